@@ -19,9 +19,7 @@ pub struct Quantity {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)]
+#[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
 pub struct ParseQuantityError;
 
 const NANO: i128 = 1_000_000_000;
@@ -55,7 +53,7 @@ impl std::str::FromStr for Quantity {
         let scale = 10i128.checked_pow(frac.len() as u32).ok_or(err)?.checked_mul(den).ok_or(err)?;
         let scaled = digits.checked_mul(num).and_then(|v| v.checked_mul(NANO)).ok_or(err)?;
         // Finer than nano rounds up, away from zero, as Kubernetes does.
-        let nano = (scaled + (scale - 1)) / scale;
+        let nano = scaled.checked_add(scale - 1).ok_or(err)? / scale;
         Ok(Quantity { nano: if negative { -nano } else { nano }, format })
     }
 }
@@ -104,14 +102,6 @@ impl Quantity {
         self.nano.signum() as i64
     }
 
-    pub fn add(self, o: Quantity) -> Quantity {
-        Quantity { nano: self.nano + o.nano, format: if self.nano == 0 { o.format } else { self.format } }
-    }
-
-    pub fn sub(self, o: Quantity) -> Quantity {
-        Quantity { nano: self.nano - o.nano, format: if self.nano == 0 { o.format } else { self.format } }
-    }
-
     /// The whole number, when it is one and fits.
     pub fn as_i64(&self) -> Option<i64> {
         (self.nano % NANO == 0).then(|| i64::try_from(self.nano / NANO).ok()).flatten()
@@ -125,6 +115,25 @@ impl Quantity {
     pub fn ceil(&self) -> i64 {
         let v = self.nano.div_euclid(NANO) + i128::from(self.nano.rem_euclid(NANO) != 0);
         v.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+}
+
+/// Sums saturate, far beyond what a quantity may hold, and keep the suffix family of the first operand.
+impl std::ops::Add for Quantity {
+    type Output = Quantity;
+
+    fn add(self, o: Quantity) -> Quantity {
+        let format = if self.nano == 0 { o.format } else { self.format };
+        Quantity { nano: self.nano.saturating_add(o.nano), format }
+    }
+}
+
+impl std::ops::Sub for Quantity {
+    type Output = Quantity;
+
+    fn sub(self, o: Quantity) -> Quantity {
+        let format = if self.nano == 0 { o.format } else { self.format };
+        Quantity { nano: self.nano.saturating_sub(o.nano), format }
     }
 }
 
@@ -211,7 +220,7 @@ mod tests {
         let q = |s: &str| s.parse::<Quantity>().unwrap();
         assert_eq!(q("1000m"), q("1"));
         assert!(q("1Gi") > q("1G"));
-        assert_eq!(q("1").add(q("500m")).to_string(), "1500m");
+        assert_eq!((q("1") + q("500m")).to_string(), "1500m");
         assert_eq!(q("1.1").ceil(), 2);
     }
 }

@@ -4,8 +4,11 @@
 //! themselves); a CRD version is one tree without references. Both are walked through [`Node`], which pairs
 //! a schema with the definitions its references point into, so that walkers never see a reference.
 
+use serde::Deserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +165,8 @@ impl Schema {
         };
         s.read_extensions(m);
         if let Some(Value::Object(props)) = m.get("properties") {
-            s.properties = props.iter().map(|(k, p)| (k.as_str().into(), Schema::parse(p, resolve))).collect();
+            s.properties =
+                props.iter().map(|(k, p)| (k.as_str().into(), Schema::parse(p, resolve))).collect();
             s.properties.sort_by(|a, b| a.0.cmp(&b.0));
         }
         s.additional = match m.get("additionalProperties") {
@@ -294,6 +298,26 @@ impl Definitions {
         Definitions { schemas, by_name }
     }
 
+    /// As [`Definitions::parse`], from text and one definition at a time: as values, all of them together take many
+    /// times the room of the result. `correct` may change a definition before it is read.
+    pub fn from_json(
+        text: &[u8],
+        correct: impl Fn(&str, &mut Map<String, Value>),
+    ) -> serde_json::Result<Definitions> {
+        let names: BTreeMap<String, IgnoredAny> = serde_json::from_slice(text)?;
+        let by_name: HashMap<Arc<str>, u32> = names.keys().map(|n| Arc::from(n.as_str())).zip(0..).collect();
+        let mut schemas = vec![Schema::default(); by_name.len()];
+        let each = |name: &str, mut definition: Map<String, Value>| {
+            correct(name, &mut definition);
+            if let Some(i) = by_name.get(name) {
+                schemas[*i as usize] =
+                    Schema::parse(&Value::Object(definition), &|n| by_name.get(n).copied());
+            }
+        };
+        serde_json::Deserializer::from_slice(text).deserialize_map(Each(each))?;
+        Ok(Definitions { schemas, by_name })
+    }
+
     pub fn empty() -> &'static Definitions {
         static EMPTY: std::sync::LazyLock<Definitions> = std::sync::LazyLock::new(Definitions::default);
         &EMPTY
@@ -301,6 +325,14 @@ impl Definitions {
 
     pub fn node(&self, name: &str) -> Option<Node<'_>> {
         self.by_name.get(name).map(|i| Node::new(&self.schemas[*i as usize], self))
+    }
+
+    /// The name of a definition, for messages: found by search.
+    pub fn name_of(&self, schema: &Schema) -> Option<&str> {
+        self.by_name
+            .iter()
+            .find(|(_, i)| std::ptr::eq(&self.schemas[**i as usize], schema))
+            .map(|(n, _)| &**n)
     }
 
     pub fn len(&self) -> usize {
@@ -320,6 +352,24 @@ impl Definitions {
                 self.schemas.push(schema);
             }
         }
+    }
+}
+
+/// Hands over the members of an object one by one.
+struct Each<F>(F);
+
+impl<'de, F: FnMut(&str, Map<String, Value>)> Visitor<'de> for Each<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of definitions")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((name, definition)) = map.next_entry::<String, _>()? {
+            (self.0)(&name, definition);
+        }
+        Ok(())
     }
 }
 
@@ -371,11 +421,7 @@ impl<'a> Node<'a> {
     }
 
     pub fn list_map_keys(&self) -> &'a [Box<str>] {
-        if self.site.list_map_keys.is_empty() {
-            &self.schema.list_map_keys
-        } else {
-            &self.site.list_map_keys
-        }
+        if self.site.list_map_keys.is_empty() { &self.schema.list_map_keys } else { &self.site.list_map_keys }
     }
 
     pub fn default(&self) -> Option<&'a Value> {

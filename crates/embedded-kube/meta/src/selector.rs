@@ -165,7 +165,9 @@ fn requirement(key: &str, op: Op, values: Vec<String>) -> Result<Requirement, Pa
         _ => n == 1,
     };
     if !ok {
-        return Err(bad(format!("values: Invalid value: {values:?}: wrong number of values for the operator")));
+        return Err(bad(format!(
+            "values: Invalid value: {values:?}: wrong number of values for the operator"
+        )));
     }
     for v in &values {
         if matches!(op, Op::GreaterThan | Op::LessThan) {
@@ -249,9 +251,7 @@ impl<'a> Parser<'a> {
                 "in" => Op::In,
                 "notin" => Op::NotIn,
                 other => {
-                    return Err(bad(format!(
-                        "found '{other}', expected: in, notin, =, ==, !=, gt, lt"
-                    )));
+                    return Err(bad(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")));
                 }
             }
         };
@@ -332,7 +332,11 @@ impl std::str::FromStr for FieldSelector {
             } else if value.starts_with('=') {
                 value = &value[1..];
             }
-            terms.push(FieldTerm { field: field.to_owned(), value: unescape(value).ok_or_else(err)?, negated });
+            terms.push(FieldTerm {
+                field: field.to_owned(),
+                value: unescape(value).ok_or_else(err)?,
+                negated,
+            });
         }
         Ok(FieldSelector { terms })
     }
@@ -391,13 +395,26 @@ mod tests {
     #[test]
     fn label_selectors() {
         let l = json!({"app": "web", "tier": "1"});
-        for yes in ["", "app", "app=web", "app==web", "app in (web, db)", "!x", "x notin (y)", "x!=y", "tier>0", "app=web,tier<2"] {
+        for yes in [
+            "",
+            "app",
+            "app=web",
+            "app==web",
+            "app in (web, db)",
+            "!x",
+            "x notin (y)",
+            "x!=y",
+            "tier>0",
+            "app=web,tier<2",
+        ] {
             assert!(m(yes, &l), "{yes}");
         }
         for no in ["x", "app=db", "app notin (web)", "!app", "app!=web", "tier>1", "x in (a)", "x=a"] {
             assert!(!m(no, &l), "{no}");
         }
-        for bad in ["app in", "app in (", "app in ()x", "a b", ",", "a,", "-a=b", "a=b=c", "a>x", "(a)", "a!b"] {
+        for bad in
+            ["app in", "app in (", "app in ()x", "a b", ",", "a,", "-a=b", "a=b=c", "a>x", "(a)", "a!b"]
+        {
             assert!(bad.parse::<LabelSelector>().is_err(), "{bad}");
         }
     }

@@ -105,7 +105,7 @@ impl Status {
         }
     }
 
-    fn about(mut self, group: &str, kind: &str, name: &str) -> Status {
+    pub fn about(mut self, group: &str, kind: &str, name: &str) -> Status {
         let d = self.details.get_or_insert_default();
         d.name = Some(name.to_owned()).filter(|s| !s.is_empty());
         d.group = Some(group.to_owned()).filter(|s| !s.is_empty());
@@ -223,6 +223,7 @@ impl Status {
             Reason::MethodNotAllowed,
             "the server does not allow this method on the requested resource",
         )
+        .about("", "", "")
     }
 
     pub fn not_acceptable(accepted: &str) -> Status {
@@ -237,7 +238,9 @@ impl Status {
         Status::failure(
             415,
             Reason::UnsupportedMediaType,
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {accepted}"
+            ),
         )
     }
 
@@ -251,7 +254,8 @@ impl Status {
     }
 
     pub fn timeout(message: impl Into<String>, retry_seconds: u32) -> Status {
-        Status::failure(504, Reason::Timeout, format!("Timeout: {}", message.into())).retry_after(retry_seconds)
+        Status::failure(504, Reason::Timeout, format!("Timeout: {}", message.into()))
+            .retry_after(retry_seconds)
     }
 
     pub fn unavailable(message: impl Into<String>) -> Status {
