@@ -1,0 +1,192 @@
+//! The in-memory side: tables as persistent maps, each with a ring of recent events.
+
+use crate::{ClusterId, HistoryError, Meta, TableName};
+use bytes::Bytes;
+use imbl::OrdMap;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// One version of one object.
+#[derive(Debug)]
+pub struct Entry {
+    pub bytes: Bytes,
+    pub revision: u64,
+    pub meta: Meta,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One committed change. Encodings are made once and shared by all watchers that want the same one.
+#[derive(Debug)]
+pub struct Event {
+    pub kind: EventKind,
+    pub key: Arc<str>,
+    /// The new state; for a deletion the last one, carrying the deletion's revision.
+    pub entry: Arc<Entry>,
+    pub previous: Option<Arc<Entry>>,
+    at: Timestamp,
+    encodings: Mutex<Vec<(u64, Bytes)>>,
+}
+
+impl Event {
+    pub fn revision(&self) -> u64 {
+        self.entry.revision
+    }
+
+    pub fn has_encoding(&self, slot: u64) -> bool {
+        self.encodings.lock().iter().any(|(s, _)| *s == slot)
+    }
+
+    /// The encoding named `slot`, made by `make` the first time it is asked for.
+    pub fn encoded(&self, slot: u64, make: impl FnOnce() -> Bytes) -> Bytes {
+        if let Some((_, b)) = self.encodings.lock().iter().find(|(s, _)| *s == slot) {
+            return b.clone();
+        }
+        // Encode outside the lock: two watchers may do it twice, none waits for the other.
+        let made = make();
+        let mut all = self.encodings.lock();
+        if let Some((_, b)) = all.iter().find(|(s, _)| *s == slot) {
+            return b.clone();
+        }
+        all.push((slot, made.clone()));
+        made
+    }
+}
+
+pub(crate) type Objects = OrdMap<Arc<str>, Arc<Entry>>;
+
+/// A consistent view of one table.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The cluster's revision this view is exact for.
+    pub revision: u64,
+    pub objects: OrdMap<Arc<str>, Arc<Entry>>,
+}
+
+/// How much history a table keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) min_events: usize,
+    pub(crate) max_events: usize,
+    pub(crate) max_bytes: usize,
+    pub(crate) seconds: i64,
+}
+
+pub(crate) struct Table {
+    pub(crate) objects: Objects,
+    pub(crate) ring: VecDeque<Arc<Event>>,
+    /// Bytes of the states in the ring, which may be alive only because of it.
+    ring_bytes: usize,
+    /// Every change after this revision is in the ring.
+    pub(crate) floor: u64,
+    pub(crate) wake: watch::Sender<u64>,
+}
+
+impl Table {
+    pub(crate) fn new(floor: u64) -> Table {
+        Table {
+            objects: Objects::new(),
+            ring: VecDeque::new(),
+            ring_bytes: 0,
+            floor,
+            wake: watch::Sender::new(floor),
+        }
+    }
+
+    pub(crate) fn publish(&mut self, change: Staged, now: Timestamp, window: Window) {
+        let Staged { key, entry, deleted, .. } = change;
+        let previous =
+            if deleted { self.objects.remove(&key) } else { self.objects.insert(key.clone(), entry.clone()) };
+        let kind = match (deleted, &previous) {
+            (true, _) => EventKind::Deleted,
+            (false, None) => EventKind::Added,
+            (false, Some(_)) => EventKind::Modified,
+        };
+        let event = Event { kind, key, entry, previous, at: now, encodings: Mutex::new(Vec::new()) };
+        self.ring_bytes += event.entry.bytes.len();
+        self.ring.push_back(Arc::new(event));
+        self.trim(now, window);
+    }
+
+    /// Forgets events beyond the window. Memory comes before age: large objects shorten history.
+    pub(crate) fn trim(&mut self, now: Timestamp, window: Window) {
+        while let Some(oldest) = self.ring.front().filter(|_| self.ring.len() > 1) {
+            let young = now.as_second() - oldest.at.as_second() < window.seconds;
+            let keep =
+                self.ring.len() <= window.min_events || (young && self.ring.len() <= window.max_events);
+            if keep && self.ring_bytes <= window.max_bytes {
+                break;
+            }
+            self.floor = oldest.revision();
+            self.ring_bytes -= oldest.entry.bytes.len();
+            self.ring.pop_front();
+        }
+    }
+
+    pub(crate) fn last_change(&self) -> u64 {
+        self.ring.back().map_or(self.floor, |e| e.revision())
+    }
+
+    /// Index of the first event after `revision`.
+    pub(crate) fn first_after(&self, revision: u64) -> usize {
+        // A watcher that keeps up misses the last few events at most; those are warm, the middle is not.
+        const FEW: usize = 8;
+        let few = self.ring.iter().rev().take(FEW).take_while(|e| e.revision() > revision).count();
+        if few < FEW {
+            return self.ring.len() - few;
+        }
+        self.ring.partition_point(|e| e.revision() <= revision)
+    }
+
+    /// The objects as they were at `revision`: the present with later events undone.
+    pub(crate) fn objects_at(&self, revision: u64) -> Result<Objects, HistoryError> {
+        if revision < self.floor {
+            return Err(HistoryError::TooOld { requested: revision, oldest: self.floor });
+        }
+        let mut objects = self.objects.clone();
+        for event in self.ring.iter().skip(self.first_after(revision)).rev() {
+            match &event.previous {
+                Some(p) => {
+                    objects.insert(event.key.clone(), p.clone());
+                }
+                None => {
+                    objects.remove(&event.key);
+                }
+            }
+        }
+        Ok(objects)
+    }
+}
+
+/// A change that has its revision and final bytes but is not visible yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Staged {
+    pub(crate) table: TableName,
+    pub(crate) key: Arc<str>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) deleted: bool,
+}
+
+/// All tables of one cluster, under one lock, so that a revision and a map belong together.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    pub(crate) revision: u64,
+    pub(crate) tables: HashMap<TableName, Table>,
+}
+
+impl Cluster {
+    pub(crate) fn table(&mut self, name: &TableName) -> &mut Table {
+        // A table never touched has no history to miss: its floor is the beginning.
+        self.tables.entry(name.clone()).or_insert_with(|| Table::new(0))
+    }
+}
+
+pub(crate) type Clusters = HashMap<ClusterId, Arc<parking_lot::RwLock<Cluster>>>;
