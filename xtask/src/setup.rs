@@ -1,0 +1,118 @@
+//! `xtask setup`: what the tests with real clients need, and nothing outside `target/` unless root says so.
+//!
+//! Three sources: Debian packages (only when this is root on a Debian, only what a probe finds missing), a
+//! Python virtual environment with pinned packages, and programs built from Go modules. Each may be absent:
+//! then the tests that want it say `skipped:`, and the rest is as strict as ever. A machine without network
+//! must still be able to run CI.
+
+use crate::run;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::tools;
+
+/// A Debian package, needed only where the probe fails: a machine may have the thing from elsewhere.
+struct Package {
+    name: &'static str,
+    why: &'static str,
+    probe: &'static [&'static str],
+}
+
+/// Everything CI may want from the distribution. None is needed to build.
+const DEBIAN_PACKAGES: &[Package] = &[
+    Package { name: "python3", why: "the official Python client", probe: &["python3", "--version"] },
+    Package {
+        name: "python3-venv",
+        why: "target/venv, where the Python client is installed",
+        probe: &["python3", "-c", "import venv, ensurepip"],
+    },
+    Package { name: "git", why: "the check that tests leave the tree clean", probe: &["git", "--version"] },
+];
+
+/// The clients that were found, as tests are told about them.
+#[derive(Default)]
+pub(crate) struct Clients {
+    python: Option<PathBuf>,
+    kubectl: Option<PathBuf>,
+}
+
+impl Clients {
+    /// Puts them into the environment of a test run.
+    pub(crate) fn tell(&self, command: &mut Command) {
+        for (name, path) in [("ZAFFRE_PYTHON", &self.python), ("KUBECTL", &self.kubectl)] {
+            if let Some(path) = path {
+                command.env(name, path);
+            }
+        }
+    }
+}
+
+pub(crate) fn run() -> Result<Clients> {
+    packages();
+    let python = python(&tools::target_dir().join("venv"))?;
+    let kubectl = tools::kubectl();
+    // Built now so that no test's deadline pays for compiling it.
+    let manager = tools::go_manager();
+    for (what, path) in [("python", &python), ("kubectl", &kubectl), ("go manager", &manager)] {
+        if let Some(path) = path {
+            println!("  {what}: {}", path.display());
+        }
+    }
+    Ok(Clients { python, kubectl })
+}
+
+fn packages() {
+    let probe =
+        |p: &&Package| p.probe.split_first().is_some_and(|(program, rest)| !run::succeeds(program, rest));
+    let missing: Vec<&Package> =
+        DEBIAN_PACKAGES.iter().filter(probe).filter(|p| !run::succeeds("dpkg", &["-s", p.name])).collect();
+    if missing.is_empty() {
+        return;
+    }
+    for package in &missing {
+        println!("  missing: {} ({})", package.name, package.why);
+    }
+    if !rustix::process::geteuid().is_root() || !run::succeeds("apt-get", &["--version"]) {
+        println!("  skipped: installing them needs root on a Debian; going on with what is there");
+        return;
+    }
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        command
+    };
+    let mut install = apt(&["install", "--yes", "--quiet", "--no-install-recommends"]);
+    install.args(missing.iter().map(|p| p.name));
+    let installed = run::visibly(apt(&["update", "--quiet"])).and_then(|()| run::visibly(install));
+    if let Err(e) = installed {
+        // Offline is not broken: what needs these will say that it was skipped.
+        println!("  skipped: {e:#}; going on with what is there");
+    }
+}
+
+/// A virtual environment that holds exactly the committed requirements.
+fn python(venv: &Path) -> Result<Option<PathBuf>> {
+    let requirements = tools::workspace_root().join("interop/python/requirements.txt");
+    let wanted = std::fs::read_to_string(&requirements)
+        .with_context(|| format!("cannot read {}", requirements.display()))?;
+    let (program, stamp) = (venv.join("bin/python"), venv.join("requirements.installed"));
+    if program.exists() && std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(Some(program));
+    }
+    if !run::succeeds("python3", &["-c", "import venv, ensurepip"]) {
+        tools::skipped("Python clients (no python3 with venv)");
+        return Ok(None);
+    }
+    println!("  installing {} into {}", requirements.display(), venv.display());
+    let mut create = Command::new("python3");
+    create.args(["-m", "venv", "--clear"]).arg(venv);
+    let mut install = Command::new(&program);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    install.arg(&requirements);
+    if let Err(e) = run::visibly(create).and_then(|()| run::visibly(install)) {
+        tools::skipped(&format!("Python clients: {e:#}"));
+        return Ok(None);
+    }
+    std::fs::write(&stamp, wanted)?;
+    Ok(Some(program))
+}
