@@ -1,0 +1,252 @@
+//! One cluster: its objects, what is derived from them, and what it was given to work with.
+//!
+//! Derived state (the registry, the authorizer, admission configuration) is never updated by hooks. Each
+//! piece remembers the revisions of the tables it was built from and is rebuilt by whoever finds it stale,
+//! so a write and everything that follows from it are visible together.
+
+use crate::admission::Webhooks;
+use crate::audit::Audit;
+use crate::crd::{self, CustomVersion};
+use crate::identity::Identity;
+use crate::registry::{self, Registry, Resource, table_name};
+use arc_swap::ArcSwapOption;
+use clock::{Random, SharedClock};
+use ek_auth::rbac::Authorizer;
+use ek_meta::Status;
+use ek_store::{ClusterId, Entry, Store, TableName};
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+use tokio_util::sync::CancellationToken;
+
+/// Tables the server itself reads.
+pub mod tables {
+    use super::*;
+    macro_rules! tables {
+        ($($name:ident = $group:literal, $plural:literal;)*) => {
+            $(pub static $name: LazyLock<TableName> = LazyLock::new(|| table_name($group, $plural));)*
+        };
+    }
+    tables! {
+        NAMESPACES = "", "namespaces";
+        SECRETS = "", "secrets";
+        SERVICE_ACCOUNTS = "", "serviceaccounts";
+        PODS = "", "pods";
+        NODES = "", "nodes";
+        CRDS = "apiextensions.k8s.io", "customresourcedefinitions";
+        ROLES = "rbac.authorization.k8s.io", "roles";
+        CLUSTER_ROLES = "rbac.authorization.k8s.io", "clusterroles";
+        ROLE_BINDINGS = "rbac.authorization.k8s.io", "rolebindings";
+        CLUSTER_ROLE_BINDINGS = "rbac.authorization.k8s.io", "clusterrolebindings";
+        MUTATING = "admissionregistration.k8s.io", "mutatingwebhookconfigurations";
+        VALIDATING = "admissionregistration.k8s.io", "validatingwebhookconfigurations";
+        POLICIES = "admissionregistration.k8s.io", "validatingadmissionpolicies";
+        POLICY_BINDINGS = "admissionregistration.k8s.io", "validatingadmissionpolicybindings";
+        PRIORITY_CLASSES = "scheduling.k8s.io", "priorityclasses";
+        STORAGE_CLASSES = "storage.k8s.io", "storageclasses";
+        DISRUPTION_BUDGETS = "policy", "poddisruptionbudgets";
+    }
+}
+
+/// A value rebuilt when the tables behind it have changed.
+pub struct Derived<T> {
+    value: ArcSwapOption<(Box<[u64]>, Arc<T>)>,
+    building: Mutex<()>,
+}
+
+impl<T> Default for Derived<T> {
+    fn default() -> Self {
+        Derived { value: ArcSwapOption::empty(), building: Mutex::new(()) }
+    }
+}
+
+impl<T> Derived<T> {
+    /// `revisions` says how new the sources are; `build` gets the previous value to reuse parts of it.
+    pub fn get<const N: usize>(
+        &self,
+        revisions: impl Fn() -> [u64; N],
+        build: impl FnOnce(Option<&T>) -> T,
+    ) -> Arc<T> {
+        let now = revisions();
+        if let Some(v) = &*self.value.load()
+            && *v.0 == now
+        {
+            return v.1.clone();
+        }
+        let _one = self.building.lock();
+        // Read the revisions before the data: a write in between only causes one more rebuild.
+        let now = revisions();
+        let old = self.value.load_full();
+        if let Some(v) = &old
+            && *v.0 == now
+        {
+            return v.1.clone();
+        }
+        let built = Arc::new(build(old.as_ref().map(|v| &*v.1)));
+        self.value.store(Some(Arc::new((now.into(), built.clone()))));
+        built
+    }
+}
+
+struct Served {
+    registry: Registry,
+    /// By CRD uid and generation.
+    compiled: HashMap<(String, i64, bool), Vec<Arc<CustomVersion>>>,
+}
+
+pub struct Cluster {
+    pub id: ClusterId,
+    pub store: Store,
+    pub clock: SharedClock,
+    pub random: Random,
+    pub identity: Identity,
+    pub audit: Audit,
+    pub metrics: crate::metrics::Metrics,
+    pub webhooks: Webhooks,
+    /// Ends watches and background work.
+    pub shutdown: CancellationToken,
+    served: Derived<Served>,
+    authorizer: Derived<Authorizer>,
+    pub(crate) policies: Derived<crate::admission::policy::Policies>,
+    pub(crate) hooks: Derived<crate::admission::Configured>,
+    pub(crate) openapi: crate::openapi::Cache,
+    pub(crate) repeats: crate::verbs::Repeats,
+    /// Bounds concurrent CRD and RBAC-aggregation writes to one at a time, as both look at their siblings.
+    pub(crate) sibling_writes: tokio::sync::Mutex<()>,
+    /// Uids whose deletion is under way.
+    pub(crate) deleting: Mutex<std::collections::HashSet<String>>,
+    pub(crate) me: std::sync::Weak<Cluster>,
+}
+
+/// What a cluster is made with.
+pub struct ClusterParts {
+    pub id: ClusterId,
+    pub store: Store,
+    pub clock: SharedClock,
+    pub random: Random,
+    pub identity: Identity,
+    pub audit: Audit,
+    pub webhooks: Webhooks,
+    pub shutdown: CancellationToken,
+}
+
+impl Cluster {
+    pub fn new(p: ClusterParts) -> Arc<Cluster> {
+        Arc::new_cyclic(|me| Cluster {
+            id: p.id,
+            store: p.store,
+            clock: p.clock,
+            random: p.random,
+            identity: p.identity,
+            audit: p.audit,
+            metrics: Default::default(),
+            webhooks: p.webhooks,
+            shutdown: p.shutdown,
+            served: Derived::default(),
+            authorizer: Derived::default(),
+            policies: Derived::default(),
+            hooks: Derived::default(),
+            openapi: Default::default(),
+            repeats: Default::default(),
+            sibling_writes: tokio::sync::Mutex::new(()),
+            deleting: Mutex::default(),
+            me: me.clone(),
+        })
+    }
+
+    pub fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
+    /// The present second, as objects carry it.
+    pub fn timestamp(&self) -> String {
+        ek_meta::time::rfc3339(self.now())
+    }
+
+    pub(crate) fn revisions<const N: usize>(&self, tables: [&TableName; N]) -> [u64; N] {
+        self.store.last_changes(&self.id, tables)
+    }
+
+    fn served(&self) -> Arc<Served> {
+        self.served.get(|| self.revisions([&tables::CRDS]), |old| self.build_registry(old))
+    }
+
+    /// What is served right now.
+    pub fn registry(&self) -> ServedRegistry {
+        ServedRegistry(self.served())
+    }
+
+    fn build_registry(&self, old: Option<&Served>) -> Served {
+        let view = self.store.view(&self.id, &tables::CRDS);
+        let mut compiled = HashMap::new();
+        let mut custom = Vec::new();
+        for entry in view.objects.values() {
+            let Ok(crd) = serde_json::from_slice::<Value>(&entry.bytes) else { continue };
+            if !crd::condition(&crd, crd::ESTABLISHED) {
+                continue;
+            }
+            // A terminating CRD is still served for reads and deletes; creation is refused at admission.
+            let generation = crd["metadata"]["generation"].as_i64().unwrap_or(0);
+            let key = (entry.meta.uid.to_string(), generation, crd::condition(&crd, crd::ACCEPTED));
+            let versions = match old.and_then(|o| o.compiled.get(&key)) {
+                Some(v) => v.clone(),
+                None => crd::compile(&crd),
+            };
+            custom.extend(versions.iter().map(|v| registry::custom_resource(v.clone())));
+            compiled.insert(key, versions);
+        }
+        Served { registry: Registry::new(custom, view.revision), compiled }
+    }
+
+    pub fn authorizer(&self) -> Arc<Authorizer> {
+        let sources: [&TableName; 4] =
+            [&tables::ROLES, &tables::CLUSTER_ROLES, &tables::ROLE_BINDINGS, &tables::CLUSTER_ROLE_BINDINGS];
+        self.authorizer.get(
+            || self.revisions(sources),
+            |_| {
+                let [roles, cluster_roles, bindings, cluster_bindings] = sources.map(|t| self.objects(t));
+                Authorizer::build(&roles, &cluster_roles, &bindings, &cluster_bindings)
+            },
+        )
+    }
+
+    /// All objects of a table, parsed.
+    pub fn objects(&self, table: &TableName) -> Vec<Value> {
+        let view = self.store.view(&self.id, table);
+        view.objects.values().filter_map(|e| serde_json::from_slice(&e.bytes).ok()).collect()
+    }
+
+    pub fn entry(&self, table: &TableName, namespace: &str, name: &str) -> Option<Arc<Entry>> {
+        self.store.get(&self.id, table, &ek_store::object_key(namespace, name))
+    }
+
+    /// A stored object as it lies, parsed.
+    pub fn object(&self, table: &TableName, namespace: &str, name: &str) -> Option<Value> {
+        serde_json::from_slice(&self.entry(table, namespace, name)?.bytes).ok()
+    }
+
+    /// An owned handle, for background work that outlives the request.
+    pub(crate) fn handle(&self) -> Result<Arc<Cluster>, Status> {
+        self.me.upgrade().ok_or_else(|| Status::unavailable("the cluster is shutting down"))
+    }
+}
+
+/// A registry held for the length of a request.
+pub struct ServedRegistry(Arc<Served>);
+
+impl std::ops::Deref for ServedRegistry {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.0.registry
+    }
+}
+
+/// A commit that did not happen, in the words of the API.
+pub fn commit_status(res: &Resource, name: &str, e: ek_store::CommitError) -> Status {
+    match e {
+        ek_store::CommitError::Conflict { .. } => Status::modified(&res.group, &res.plural, name),
+        other => Status::internal(other),
+    }
+}

@@ -1,0 +1,107 @@
+//! The one HTTPS client of the server: webhooks and issuers. One request, one connection, bounded.
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// No answer may be larger.
+const MAX_ANSWER: usize = 8 << 20;
+
+pub struct Target {
+    pub host: String,
+    pub port: u16,
+    pub path: String,
+    /// Where to connect, when that is not what the name resolves to.
+    pub address: Option<SocketAddr>,
+}
+
+impl Target {
+    pub fn parse(url: &str) -> Result<Target, String> {
+        let u = url::Url::parse(url).map_err(|e| format!("url {url:?}: {e}"))?;
+        if u.scheme() != "https" {
+            return Err(format!("url {url}: the scheme must be https"));
+        }
+        let host = u.host_str().ok_or("the url has no host")?.trim_matches(['[', ']']).to_owned();
+        let path = match u.query() {
+            Some(q) => format!("{}?{q}", u.path()),
+            None => u.path().to_owned(),
+        };
+        Ok(Target { host, port: u.port().unwrap_or(443), path, address: None })
+    }
+}
+
+/// Trusts exactly the certificates of a PEM bundle.
+pub fn trust(pem: &[u8]) -> Result<rustls::RootCertStore, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    for cert in CertificateDer::pem_slice_iter(pem) {
+        let cert = cert.map_err(|e| format!("certificate bundle: {e}"))?;
+        roots.add(cert).map_err(|e| format!("certificate bundle: {e}"))?;
+    }
+    Ok(roots)
+}
+
+/// Sends one request; `body` makes it a POST of JSON.
+pub async fn send(
+    target: &Target,
+    roots: rustls::RootCertStore,
+    body: Option<String>,
+) -> Result<Value, String> {
+    let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let tcp = match target.address {
+        Some(a) => TcpStream::connect(a).await,
+        None => TcpStream::connect((target.host.as_str(), target.port)).await,
+    }
+    .map_err(|e| format!("dial tcp {}:{}: {e}", target.host, target.port))?;
+    let name =
+        ServerName::try_from(target.host.clone()).map_err(|e| format!("host {:?}: {e}", target.host))?;
+    let tls = tokio_rustls::TlsConnector::from(Arc::new(tls))
+        .connect(name, tcp)
+        .await
+        .map_err(|e| format!("tls: {e}"))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(tls)).await.map_err(|e| e.to_string())?;
+    let driver = tokio::spawn(connection);
+    let builder = match &body {
+        Some(_) => Request::post(&target.path).header(header::CONTENT_TYPE, "application/json"),
+        None => Request::get(&target.path),
+    };
+    let request = builder
+        .header(header::HOST, &target.host)
+        .header(header::ACCEPT, "application/json")
+        .body(Full::new(Bytes::from(body.unwrap_or_default())))
+        .map_err(|e| e.to_string())?;
+    let answer = async {
+        let response = sender.send_request(request).await.map_err(|e| e.to_string())?;
+        let code = response.status();
+        let body =
+            Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(|e| e.to_string())?;
+        if !code.is_success() {
+            return Err(format!("{}{} answered {code}", target.host, target.path));
+        }
+        serde_json::from_slice(&body.to_bytes()).map_err(|e| format!("the answer is not JSON: {e}"))
+    };
+    let result = answer.await;
+    driver.abort();
+    result
+}
+
+/// Gets a JSON document, trusting `ca` (PEM).
+pub async fn get_json(url: &str, ca: Option<&str>) -> Result<Value, String> {
+    let target = Target::parse(url)?;
+    let roots = trust(ca.unwrap_or_default().as_bytes())?;
+    if roots.is_empty() {
+        return Err(format!("{url}: set certificateAuthority, no other root is trusted"));
+    }
+    match tokio::time::timeout(Duration::from_secs(10), send(&target, roots, None)).await {
+        Ok(r) => r,
+        Err(_) => Err(format!("{url}: no answer within 10s")),
+    }
+}
