@@ -1,0 +1,123 @@
+//! The command line: names, flags, and help that teaches.
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// OpenShift hosted control planes on Azure, end to end, on one machine or in production.
+///
+/// Every outside system is reached through its real protocol, and each has an embedded default that speaks
+/// it, so everything runs on a laptop with one command.
+#[derive(Debug, Parser)]
+#[command(
+    name = "zaffre",
+    version,
+    propagate_version = true,
+    after_help = "Start here:\n  \
+        zaffre demo                                     see it work, nothing needed, nothing left behind\n  \
+        zaffre serve kube --kubeconfig-out kc           a Kubernetes API server for kubectl\n  \
+        KUBECONFIG=kc kubectl api-resources\n\n\
+        Each command explains itself: zaffre help serve kube"
+)]
+pub struct Cli {
+    /// Say more: -v for information, -vv for debugging. Logs go to standard error.
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one part of the system in the foreground
+    Serve(Serve),
+    /// Show the system at work on embedded defaults, then stop
+    Demo(DemoArgs),
+    /// Print a completion script for your shell
+    #[command(after_help = "Example:\n  zaffre completion bash > /etc/bash_completion.d/zaffre")]
+    Completion {
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the version
+    Version {
+        #[arg(short, long, value_enum, default_value_t = Format::Text)]
+        output: Format,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    #[command(subcommand)]
+    pub what: ServeWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ServeWhat {
+    /// A Kubernetes API server
+    ///
+    /// Prints `ready https://HOST:PORT` on standard output once it serves, and runs until Ctrl-C or SIGTERM.
+    /// Objects live in --data-dir and survive restarts and crashes; with --in-memory they end with the process.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve kube --in-memory --listen 127.0.0.1:0 --kubeconfig-out kc\n  \
+        zaffre serve kube --data-dir ./cluster --kubeconfig-out kc --audit-log audit.jsonl")]
+    Kube(KubeArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct KubeArgs {
+    /// Address to listen on; port 0 picks a free port
+    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Keep objects in this directory (created if missing); one server at a time
+    #[arg(long, value_name = "DIR", default_value = "zaffre-data", conflicts_with = "in_memory")]
+    pub data_dir: PathBuf,
+    /// Keep objects in memory only
+    #[arg(long)]
+    pub in_memory: bool,
+    /// Write an administrator's kubeconfig here (mode 0600) before serving
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig_out: Option<PathBuf>,
+    /// Append one audit event (JSON) per request to this file
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    /// Trust further token issuers: an AuthenticationConfiguration (apiserver.config.k8s.io) file
+    #[arg(long, value_name = "FILE")]
+    pub authentication_config: Option<PathBuf>,
+    /// Issuer URL of service-account tokens
+    #[arg(long, value_name = "URL", default_value = "https://kubernetes.default.svc.cluster.local")]
+    pub service_account_issuer: String,
+    /// Further DNS names for the serving certificate (repeatable)
+    #[arg(long = "tls-name", value_name = "NAME")]
+    pub tls_names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+    Yaml,
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "all commands have one shape")]
+pub fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    clap_complete::generate(shell, &mut Cli::command(), "zaffre", &mut std::io::stdout());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,57 @@
+//! What people and scripts read: results on standard output, everything else on standard error.
+
+use crate::cli::Format;
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Write};
+use tracing_subscriber::EnvFilter;
+
+pub fn logging(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_env("ZAFFRE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+/// The error and what led to it, innermost last.
+pub fn error(e: &anyhow::Error) {
+    let mut err = std::io::stderr().lock();
+    let _ = writeln!(err, "error: {e}");
+    for cause in e.chain().skip(1) {
+        let _ = writeln!(err, "  because: {cause}");
+    }
+}
+
+/// One line on standard output; a closed pipe is the reader's choice, not an error.
+pub fn line(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}");
+    let _ = out.flush();
+}
+
+pub fn value(format: Format, v: &Value) -> anyhow::Result<()> {
+    match format {
+        Format::Json => line(&serde_json::to_string_pretty(v)?),
+        Format::Text | Format::Yaml => line(serde_saphyr::to_string(v)?.trim_end()),
+    }
+    Ok(())
+}
+
+pub fn version(format: Format) -> anyhow::Result<()> {
+    let v = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "kubernetes": "1.34",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    });
+    if format == Format::Text {
+        line(&format!("zaffre {} (serves Kubernetes 1.34)", env!("CARGO_PKG_VERSION")));
+        return Ok(());
+    }
+    value(format, &v)
+}

@@ -1,0 +1,66 @@
+//! `zaffre serve kube`.
+
+use crate::cli::KubeArgs;
+use crate::output;
+use anyhow::{Context, bail};
+use ek_server::{ApiServer, Config, Storage};
+use serde_json::Value;
+use std::path::Path;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
+    // Listen for signals first: one that comes during start must end us in order, too.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let authenticators = match &args.authentication_config {
+        Some(p) => {
+            let text = std::fs::read_to_string(p).with_context(|| format!("cannot read {}", p.display()))?;
+            let v: Value =
+                serde_saphyr::from_str(&text).with_context(|| format!("{} is not YAML", p.display()))?;
+            ek_auth::oidc::parse(&v).with_context(|| format!("{} is not usable", p.display()))?
+        }
+        None => Vec::new(),
+    };
+    let storage = if args.in_memory { Storage::Memory } else { Storage::Directory(args.data_dir.clone()) };
+    let server = ApiServer::start(Config {
+        storage,
+        audit_log: args.audit_log.clone(),
+        authenticators,
+        keys: std::sync::Arc::new(ek_server::HttpKeys),
+        issuer_url: args.service_account_issuer.clone(),
+        names: args.tls_names.clone(),
+        ..Config::memory()
+    })
+    .await
+    .context("the API server cannot start")?;
+    let listening = server.listen(args.listen).await.with_context(|| {
+        format!(
+            "cannot serve on {}: choose another address with --listen, or port 0 for any free one",
+            args.listen
+        )
+    })?;
+    let url = format!("https://{}", listening.address);
+    if let Some(path) = &args.kubeconfig_out {
+        write_kubeconfig(&server, &url, path)?;
+    }
+    output::line(&format!("ready {url}"));
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("draining; a second Ctrl-C ends it at once");
+    let drained = async {
+        listening.drain().await;
+        server.stop().await;
+    };
+    tokio::select! {
+        () = drained => Ok(()),
+        _ = interrupt.recv() => bail!("interrupted while draining; acknowledged writes are safe"),
+    }
+}
+
+fn write_kubeconfig(server: &ApiServer, url: &str, path: &Path) -> anyhow::Result<()> {
+    let config = server.kubeconfig(url)?;
+    let text = serde_saphyr::to_string(&config)?;
+    ek_server::write_private(path, &text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,79 @@
+//! Help, version, completion, and how `serve kube` starts, refuses and stops.
+
+use crate::{serve, zaffre};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+fn stdout(mut c: Command) -> String {
+    let out = c.output().unwrap();
+    assert!(out.status.success(), "{c:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+fn run(args: &[&str]) -> String {
+    let mut c = zaffre();
+    c.args(args);
+    stdout(c)
+}
+
+#[test]
+fn help_teaches() {
+    testkit::golden!("help.txt", &run(&["--help"]));
+    testkit::golden!("help-serve-kube.txt", &run(&["help", "serve", "kube"]));
+    testkit::golden!("help-demo.txt", &run(&["help", "demo"]));
+}
+
+#[test]
+fn version_and_completion() {
+    let v: serde_json::Value = serde_json::from_str(&run(&["version", "-o", "json"])).unwrap();
+    assert_eq!(v["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(v["kubernetes"], "1.34");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completion", shell]);
+        assert!(script.contains("zaffre") && script.contains("kubeconfig-out"), "{shell}: {script}");
+    }
+}
+
+#[test]
+fn the_demo_shows_every_step() {
+    let v: serde_json::Value = serde_json::from_str(&run(&["demo", "-o", "json"])).unwrap();
+    let steps: Vec<&str> =
+        v["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
+    assert_eq!(steps.len(), 9, "{steps:?}");
+    assert_eq!(steps.last(), Some(&"stopped"));
+}
+
+#[test]
+fn a_server_starts_private_refuses_a_second_and_stops_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, kubeconfig) = serve(dir.path(), &["--data-dir", "data"]);
+    assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
+    assert_eq!(server.stdout().lines().count(), 1);
+    assert_eq!(std::fs::metadata(&kubeconfig).unwrap().permissions().mode() & 0o777, 0o600);
+    let key = dir.path().join("data/pki/ca.key");
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let second = zaffre()
+        .current_dir(dir.path())
+        .args(["serve", "kube", "--listen", "127.0.0.1:0", "--data-dir", "data"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(said.contains("in use by another server") && said.contains("--data-dir"), "{said}");
+
+    let status = server.stop().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn bad_flags_are_explained() {
+    let out = zaffre().args(["serve", "kube", "--in-memory", "--data-dir", "x"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("cannot be used with"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let out = zaffre().args(["serve", "kube", "--in-memory", "--listen", &address]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && said.contains("--listen") && said.contains("in use"), "{said}");
+}

@@ -1,0 +1,129 @@
+//! Every command in the documentation runs, as it stands there.
+
+use crate::zaffre;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::Server;
+
+/// The `console` blocks, each as its commands (with their here-documents).
+fn blocks(text: &str) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    let mut current: Option<Vec<String>> = None;
+    for line in text.lines() {
+        match (&mut current, line) {
+            (None, "```console") => current = Some(Vec::new()),
+            (Some(_), "```") => all.extend(current.take()),
+            (Some(commands), line) => match (line.strip_prefix("$ "), commands.last_mut()) {
+                (Some(command), _) => commands.push(command.to_owned()),
+                (None, Some(last)) => *last = format!("{last}\n{line}"),
+                (None, None) => panic!("a console block begins with a command: {line}"),
+            },
+            _ => {}
+        }
+    }
+    all
+}
+
+/// A reader following a page: one terminal for the server, one for everything else.
+struct Reader {
+    dir: tempfile::TempDir,
+    path: String,
+    /// `export` lines typed so far: they hold for the rest of the session.
+    exports: String,
+    server: Option<Server>,
+    last_start: String,
+}
+
+impl Reader {
+    fn new(kubectl: PathBuf) -> Reader {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        std::os::unix::fs::symlink(kubectl, bin.join("kubectl")).unwrap();
+        #[allow(clippy::disallowed_methods, reason = "the test's own PATH, extended")]
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        Reader { dir, path, exports: String::new(), server: None, last_start: String::new() }
+    }
+
+    /// Starts a server as the page says, but on a free port: tests run side by side.
+    fn start(&mut self, command: &str) {
+        self.stop();
+        let command = command.replace("127.0.0.1:6443", "127.0.0.1:0");
+        let mut c = zaffre();
+        c.current_dir(self.dir.path()).args(command.split_whitespace().skip(1));
+        self.server = Some(Server::spawn(c).unwrap());
+        self.last_start = command;
+    }
+
+    fn stop(&mut self) {
+        if let Some(s) = self.server.take() {
+            assert!(s.stop().unwrap().success());
+        }
+    }
+
+    fn type_in(&mut self, command: &str) {
+        if command.starts_with("zaffre serve kube") {
+            return self.start(command);
+        }
+        if command.starts_with("export ") {
+            self.exports.push_str(command);
+            self.exports.push('\n');
+        }
+        let out = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", &format!("{}{command}", self.exports)])
+            .current_dir(self.dir.path())
+            .env("PATH", &self.path)
+            .env("HOME", self.dir.path())
+            .output()
+            .unwrap();
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{command}\nfailed: {said}");
+    }
+}
+
+fn page(name: &str) -> Vec<Vec<String>> {
+    let path: PathBuf = testkit::tools::workspace_root().join(name);
+    blocks(&std::fs::read_to_string(Path::new(&path)).unwrap())
+}
+
+fn kubectl() -> Option<PathBuf> {
+    let found = testkit::tools::kubectl();
+    if found.is_none() {
+        testkit::tools::skipped("commands of the documentation: there is no kubectl and no go to build one");
+    }
+    found
+}
+
+#[test]
+fn the_readme() {
+    let blocks = page("README.md");
+    // The two commands: the demo runs here as the binary, `xtask ci` is what runs this test.
+    assert_eq!(blocks[0], ["cargo run --release -- demo", "cargo xtask ci"]);
+    let ci = testkit::tools::workspace_root().join(".ci/run");
+    assert!(std::fs::read_to_string(ci).unwrap().contains("exec cargo xtask ci"));
+    assert!(zaffre().arg("demo").output().unwrap().status.success());
+    let Some(kubectl) = kubectl() else { return };
+    let mut reader = Reader::new(kubectl);
+    let (last, tour) = blocks[1..].split_last().unwrap();
+    for command in tour.iter().flatten() {
+        reader.type_in(command);
+    }
+    // "Stop the server and start it again: the berth is still there."
+    let again = reader.last_start.clone();
+    reader.start(&again);
+    for command in last {
+        reader.type_in(command);
+    }
+    reader.stop();
+}
+
+#[test]
+fn the_page_on_the_server() {
+    let Some(kubectl) = kubectl() else { return };
+    let mut reader = Reader::new(kubectl);
+    for command in page("docs/kube.md").iter().flatten() {
+        reader.type_in(command);
+    }
+    reader.stop();
+}
