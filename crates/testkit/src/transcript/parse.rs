@@ -53,7 +53,15 @@ pub enum SyntaxError {
     Directive { line: usize, text: String },
     #[error("line {line}: here-document is not closed by {end:?}")]
     HereDocument { line: usize, end: String },
+    /// With `pipefail` the writer's broken pipe is the command's exit code, whenever the reader is quicker.
+    #[error(
+        "line {line}: `{reader}` may end before what it reads from, and then the answer is a race: write `sed -n 1,3p`, `cut`, `grep > /dev/null`"
+    )]
+    EarlyReader { line: usize, reader: &'static str },
 }
+
+/// Readers that leave a pipe early.
+const EARLY: [&str; 3] = ["| head", "| grep -q", "| grep -m"];
 
 pub(crate) fn parse(text: &str) -> Result<Vec<Item>, SyntaxError> {
     let mut items = Vec::new();
@@ -82,6 +90,9 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, SyntaxError> {
                         break;
                     }
                 }
+            }
+            if let Some(reader) = EARLY.into_iter().find(|r| raw.contains(r)) {
+                return Err(SyntaxError::EarlyReader { line, reader });
             }
             items.push(directive(line, raw)?);
         } else if !answering {
@@ -177,6 +188,8 @@ mod tests {
         assert_eq!(parse("$ cat <<X\na\n"), Err(SyntaxError::HereDocument { line: 1, end: "X".into() }));
         assert!(matches!(parse("$wait w for x\n"), Err(SyntaxError::Directive { line: 1, .. })));
         assert!(matches!(parse("$stop\n"), Err(SyntaxError::Directive { .. })));
+        let racy = Err(SyntaxError::EarlyReader { line: 1, reader: "| head" });
+        assert_eq!(parse("$ yes | head -1\ny\n"), racy);
     }
 
     #[test]
