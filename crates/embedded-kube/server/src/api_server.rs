@@ -1,17 +1,17 @@
 //! An API server to embed: made from a [`Config`], asked in process or through a socket, stopped on request.
 
-use crate::admission::{NoServices, ServiceResolver, Webhooks};
-use crate::audit::Audit;
+use crate::access::Access;
+use crate::admission::{NoServices, ServiceResolver};
 use crate::client::LocalService;
-use crate::cluster::{Cluster, ClusterParts};
-use crate::identity::{Identity, KeySource, NoKeys};
+use crate::cluster::Cluster;
+use crate::host::{self, ClusterConfig, Host, HostConfig};
+use crate::identity::{KeySource, NoKeys};
 use crate::listen::{self, Listening};
 use clock::{Random, SharedClock};
 use ek_auth::User;
 use ek_auth::oidc::JwtAuthenticator;
-use ek_auth::pki::{Authority, Pair, Secret};
-use ek_auth::token::{self, Issuer};
-use ek_store::{ClusterId, CommitError, OpenError, Options, Store};
+use ek_auth::token;
+use ek_store::{CommitError, OpenError};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::fs;
@@ -19,7 +19,6 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
 /// Where objects are kept.
 #[derive(Clone, Debug)]
@@ -78,48 +77,60 @@ pub enum Error {
     Issuer(#[source] token::Error),
     #[error("cannot write the objects every cluster starts with")]
     Bootstrap(#[source] CommitError),
+    #[error("cannot remove the cluster's objects")]
+    Delete(#[source] CommitError),
+    #[error(
+        "{name:?} is no name for a cluster: use at most 63 lower-case letters, digits and dashes, beginning and ending with a letter or digit"
+    )]
+    Name { name: String },
     #[error(transparent)]
     Listen(#[from] listen::Error),
 }
 
-fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Io { action, path: path.to_owned(), source }
 }
 
 /// One running cluster.
 #[derive(Clone)]
 pub struct ApiServer {
+    host: Host,
     cluster: Arc<Cluster>,
     names: Vec<String>,
-    keys_dir: Option<PathBuf>,
 }
 
 impl ApiServer {
-    /// Opens storage, identity and, on first start, the initial objects.
+    /// A host with one cluster in it.
     pub async fn start(config: Config) -> Result<ApiServer, Error> {
-        let options = Options::new(config.clock.clone());
-        let (store, keys_dir) = match &config.storage {
-            Storage::Memory => (Store::memory(options), None),
-            Storage::Directory(dir) => (Store::open(&dir.join("store"), options)?, Some(dir.join("pki"))),
-        };
-        let (authority, issuer) = identity(&config, keys_dir.as_deref())?;
-        let audit = match &config.audit_log {
-            Some(p) => Audit::to_file(p).map_err(io("open audit log", p))?,
-            None => Audit::off(),
-        };
-        let cluster = Cluster::new(ClusterParts {
-            id: ClusterId::new(&config.cluster),
-            store,
+        let host = Host::start(HostConfig {
+            storage: config.storage,
             clock: config.clock,
             random: config.random,
-            identity: Identity::new(authority, issuer, config.authenticators, config.keys),
-            audit,
-            webhooks: Webhooks::new(config.services),
-            shutdown: CancellationToken::new(),
-        });
-        cluster.bootstrap().await.map_err(Error::Bootstrap)?;
-        cluster.resume_deletions();
-        Ok(ApiServer { cluster, names: config.names, keys_dir })
+            audit_log: config.audit_log,
+            keys: config.keys,
+        })
+        .await?;
+        host.set_services(config.services);
+        let cluster = ClusterConfig { issuer_url: config.issuer_url, authenticators: config.authenticators };
+        let server = host.ensure(&config.cluster, cluster).await?;
+        Ok(ApiServer { names: config.names, ..server })
+    }
+
+    pub(crate) fn new(host: Host, cluster: Arc<Cluster>) -> ApiServer {
+        ApiServer { host, cluster, names: Vec::new() }
+    }
+
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub fn name(&self) -> &str {
+        self.cluster.id.as_str()
+    }
+
+    /// The cluster for code of this process that writes as `manager`.
+    pub fn access(&self, manager: &'static str) -> Access {
+        Access::new(self.cluster.clone(), User::loopback(), manager)
     }
 
     /// Serves on a socket; port 0 picks a free one.
@@ -147,16 +158,12 @@ impl ApiServer {
         let mut issuer = self.cluster.identity.issuer.write();
         let retired = issuer.keys();
         issuer.rotate().map_err(Error::Issuer)?;
-        let (Some(dir), Some(old), Some(new)) =
-            (&self.keys_dir, retired.first(), issuer.keys().into_iter().next())
+        let dir = self.host.keys_dir(&self.cluster.id);
+        let (Some(dir), Some(old), Some(new)) = (dir, retired.first(), issuer.keys().into_iter().next())
         else {
             return Ok(());
         };
-        // The old key first: a crash in between leaves it twice, never lost.
-        let kept = dir.join(format!("sa-{:06}.key", retired.len()));
-        write_private(&kept, old.expose()).map_err(io("write", &kept))?;
-        let signing = dir.join("sa.key");
-        write_private(&signing, new.expose()).map_err(io("write", &signing))
+        host::keep_rotated(&dir, retired.len(), old.expose(), new.expose())
     }
 
     pub fn ca_pem(&self) -> &str {
@@ -182,75 +189,10 @@ impl ApiServer {
         }))
     }
 
-    /// Ends watches, finishes accepted writes, closes the log. Call after [`Listening::drain`].
+    /// Stops the whole host: ends watches, finishes accepted writes, closes the log. Call after
+    /// [`Listening::drain`].
     pub async fn stop(&self) {
-        self.cluster.shutdown.cancel();
-        let cluster = self.cluster.clone();
-        let _ = tokio::task::spawn_blocking(move || {
-            cluster.store.close();
-            cluster.audit.close();
-        })
-        .await;
-    }
-}
-
-/// The cluster's own keys: kept beside the data when there is any, new otherwise.
-fn identity(config: &Config, dir: Option<&Path>) -> Result<(Authority, Issuer), Error> {
-    let now = config.clock.now();
-    let fresh_authority = || Authority::generate("kubernetes", now).map_err(Error::Authority);
-    let Some(dir) = dir else {
-        let key = token::generate_key().map_err(Error::Issuer)?;
-        let issuer = Issuer::new(&config.issuer_url, vec![key]).map_err(Error::Issuer)?;
-        return Ok((fresh_authority()?, issuer));
-    };
-    fs::create_dir_all(dir).map_err(io("create", dir))?;
-    let (cert, key, sa) = (dir.join("ca.crt"), dir.join("ca.key"), dir.join("sa.key"));
-    let authority = match (read(&cert)?, read(&key)?) {
-        (Some(cert_pem), Some(key_pem)) => {
-            Authority::from_pair(Pair { cert_pem, key_pem: Secret::new(key_pem) })
-                .map_err(Error::Authority)?
-        }
-        _ => {
-            let a = fresh_authority()?;
-            write_private(&key, a.pair().key_pem.expose()).map_err(io("write", &key))?;
-            write_private(&cert, a.cert_pem()).map_err(io("write", &cert))?;
-            a
-        }
-    };
-    let signing = match read(&sa)? {
-        Some(pem) => Secret::new(pem),
-        None => {
-            let k = token::generate_key().map_err(Error::Issuer)?;
-            write_private(&sa, k.expose()).map_err(io("write", &sa))?;
-            k
-        }
-    };
-    let mut keys = vec![signing];
-    keys.extend(retired_keys(dir)?);
-    Ok((authority, Issuer::new(&config.issuer_url, keys).map_err(Error::Issuer)?))
-}
-
-/// Keys that no longer sign but still verify: `sa-*.key` beside `sa.key`, newest first. Deleting one of these
-/// files ends the tokens it signed at the next start.
-fn retired_keys(dir: &Path) -> Result<Vec<Secret>, Error> {
-    let mut names: Vec<PathBuf> = fs::read_dir(dir)
-        .map_err(io("list", dir))?
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| {
-            let name = p.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            name.starts_with("sa-") && name.ends_with(".key")
-        })
-        .collect();
-    names.sort();
-    names.reverse();
-    names.iter().filter_map(|p| read(p).transpose()).map(|r| r.map(Secret::new)).collect()
-}
-
-fn read(path: &Path) -> Result<Option<String>, Error> {
-    match fs::read_to_string(path) {
-        Ok(s) => Ok(Some(s)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(io("read", path)(e)),
+        self.host.stop().await;
     }
 }
 

@@ -29,6 +29,7 @@
 //! * Everything about schemas, merging, protobuf, tokens and storage lives in the crates below this one and
 //!   is pure; this crate is the IO around them.
 
+mod access;
 mod admission;
 mod api_server;
 mod audit;
@@ -40,8 +41,10 @@ mod crd;
 mod discovery;
 mod fetch;
 mod health;
+mod host;
 mod identity;
 mod jsonpath;
+mod keys;
 mod lifecycle;
 mod listen;
 mod meta_rules;
@@ -56,8 +59,10 @@ mod verbs;
 mod version;
 pub mod wire;
 
+pub use access::{Access, Deletion, parse};
 pub use admission::{NoServices, ServiceResolver};
 pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;
+pub use host::{ClusterConfig, Host, HostConfig, MAIN};
 pub use identity::{HttpKeys, KeySource, NoKeys};
 pub use listen::Listening;

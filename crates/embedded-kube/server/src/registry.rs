@@ -10,6 +10,7 @@ use ek_meta::gvk::GroupVersion;
 use ek_meta::schema::{Definitions, Node};
 use ek_meta::{Gvk, Status};
 use ek_store::TableName;
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 /// A subresource as discovery lists it.
@@ -110,6 +111,8 @@ pub struct Registry {
     pub revision: u64,
     /// Sorted by group, version and plural.
     by_path: Vec<Arc<Resource>>,
+    /// One resource for each table, in its preferred version.
+    by_table: HashMap<TableName, Arc<Resource>>,
     pub groups: Vec<Group>,
     /// ETag material: changes with anything discovery shows.
     pub etag: u64,
@@ -143,6 +146,11 @@ impl Registry {
         self.resources().filter(|r| r.allows("list") && seen.insert(r.table.clone())).cloned().collect()
     }
 
+    /// What is stored in a table.
+    pub fn of_table(&self, table: &TableName) -> Option<&Arc<Resource>> {
+        self.by_table.get(table)
+    }
+
     /// Built-ins plus the given custom resources.
     pub fn new(custom: Vec<Resource>, revision: u64) -> Registry {
         let mut all: Vec<Arc<Resource>> = builtin().to_vec();
@@ -165,7 +173,12 @@ impl Registry {
             }
         }
         let etag = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
-        Registry { revision, by_path, groups, etag }
+        let mut by_table = HashMap::new();
+        let preferred = groups.iter().flat_map(|g| &g.versions).flat_map(|v| &v.resources);
+        for r in preferred.filter(|r| r.allows("list")) {
+            by_table.entry(r.table.clone()).or_insert_with(|| r.clone());
+        }
+        Registry { revision, by_path, by_table, groups, etag }
     }
 }
 

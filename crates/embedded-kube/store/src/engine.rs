@@ -1,5 +1,6 @@
 //! The store itself: reads from published state, writes through one writer.
 
+use crate::feed::{self, Delta, Feed};
 use crate::log::{Log, OpenError};
 use crate::record::{self, Record};
 use crate::snapshot::{self, Frozen};
@@ -49,6 +50,8 @@ struct Inner {
     clusters: RwLock<Clusters>,
     options: Options,
     writer: Writer,
+    /// Readers of all clusters at once; those that are gone are forgotten at the next write.
+    feeds: RwLock<Vec<std::sync::Weak<feed::Shared>>>,
     /// A sync failed; set by the writer, read by health checks.
     poisoned: std::sync::atomic::AtomicBool,
 }
@@ -84,6 +87,7 @@ impl Store {
             clusters: RwLock::default(),
             options,
             writer: Writer::Memory(Mutex::new(())),
+            feeds: RwLock::default(),
             poisoned: false.into(),
         }))
     }
@@ -96,6 +100,7 @@ impl Store {
             clusters: RwLock::new(clusters),
             options,
             writer: Writer::Durable { queue: Mutex::new(Some(tx)), thread: Mutex::new(None) },
+            feeds: RwLock::default(),
             poisoned: false.into(),
         }));
         let weak = Arc::downgrade(&store.0);
@@ -179,6 +184,31 @@ impl Store {
     /// The present, and every change after it.
     pub fn view_and_watch(&self, id: &ClusterId, table: &TableName) -> (crate::View, Cursor) {
         Cursor::now(self.cluster(id), table.clone())
+    }
+
+    /// Everything there is, and then everything that changes, in all clusters.
+    pub fn feed(&self) -> Feed {
+        let (feed, weak) = Feed::new();
+        self.0.feeds.write().push(weak);
+        for cluster in self.clusters() {
+            let tables: Vec<_> = {
+                let c = self.cluster(&cluster);
+                let c = c.read();
+                c.tables.iter().map(|(n, t)| (n.clone(), t.objects.clone())).collect()
+            };
+            for (table, objects) in tables {
+                for (key, entry) in &objects {
+                    feed.shared().push_present(Delta {
+                        cluster: cluster.clone(),
+                        table: table.clone(),
+                        key: key.clone(),
+                        previous: None,
+                        current: Some(entry.clone()),
+                    });
+                }
+            }
+        }
+        feed
     }
 
     /// Number of objects in each table of a cluster.
@@ -318,11 +348,24 @@ impl Inner {
         let window = self.window();
         let mut c = cluster.write();
         let mut woken: Vec<tokio::sync::watch::Sender<u64>> = Vec::new();
+        let fed = !self.feeds.read().is_empty();
+        let mut deltas = Vec::new();
         for s in staged {
             let revision = s.entry.revision;
             c.revision = revision;
             let table = c.table(&s.table);
-            table.publish(s, now, window);
+            let mut delta = fed.then(|| Delta {
+                cluster: id.clone(),
+                table: s.table.clone(),
+                key: s.key.clone(),
+                previous: None,
+                current: (!s.deleted).then(|| s.entry.clone()),
+            });
+            let before = table.publish(s, now, window);
+            if let Some(d) = &mut delta {
+                d.previous = before;
+            }
+            deltas.extend(delta);
             if !woken.iter().any(|w| w.same_channel(&table.wake)) {
                 woken.push(table.wake.clone());
             }
@@ -332,6 +375,22 @@ impl Inner {
         for w in woken {
             w.send_replace(revision);
         }
+        for delta in deltas {
+            self.tell_feeds(|f| f.push(delta.clone()));
+        }
+    }
+
+    fn tell_feeds(&self, tell: impl Fn(&feed::Shared)) {
+        let mut gone = false;
+        for f in self.feeds.read().iter() {
+            match f.upgrade() {
+                Some(f) => tell(&f),
+                None => gone = true,
+            }
+        }
+        if gone {
+            self.feeds.write().retain(|f| f.strong_count() > 0);
+        }
     }
 
     fn drop_now(&self, id: &ClusterId) {
@@ -339,6 +398,7 @@ impl Inner {
         if let Some(c) = self.clusters.write().remove(id) {
             c.write().tables.clear();
         }
+        self.tell_feeds(|f| f.drop_cluster(id));
     }
 
     fn commit_in_memory(&self, work: Work) -> Result<Vec<Arc<Entry>>, CommitError> {

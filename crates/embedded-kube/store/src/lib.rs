@@ -20,6 +20,7 @@
 
 mod cursor;
 mod engine;
+mod feed;
 mod log;
 mod meta;
 mod record;
@@ -30,6 +31,7 @@ mod tests;
 
 pub use cursor::{Cursor, Next};
 pub use engine::{Options, Store};
+pub use feed::{Delta, Feed, News};
 pub use log::OpenError;
 pub use meta::{Meta, Owner};
 pub use table::{Entry, Event, EventKind, View};

@@ -101,7 +101,8 @@ impl Table {
         }
     }
 
-    pub(crate) fn publish(&mut self, change: Staged, now: Timestamp, window: Window) {
+    /// Makes a change visible; returns what stood there before.
+    pub(crate) fn publish(&mut self, change: Staged, now: Timestamp, window: Window) -> Option<Arc<Entry>> {
         let Staged { key, entry, deleted, .. } = change;
         let previous =
             if deleted { self.objects.remove(&key) } else { self.objects.insert(key.clone(), entry.clone()) };
@@ -110,10 +111,12 @@ impl Table {
             (false, None) => EventKind::Added,
             (false, Some(_)) => EventKind::Modified,
         };
+        let before = previous.clone();
         let event = Event { kind, key, entry, previous, at: now, encodings: Mutex::new(Vec::new()) };
         self.ring_bytes += event.entry.bytes.len();
         self.ring.push_back(Arc::new(event));
         self.trim(now, window);
+        before
     }
 
     /// Forgets events beyond the window. Memory comes before age: large objects shorten history.

@@ -234,3 +234,31 @@ proptest::proptest! {
         let _ = record::decode(&bytes);
     }
 }
+
+/// A feed tells of what stood there, merges what happens to one object, and forgets a cluster with its news.
+#[tokio::test]
+async fn a_feed_holds_outcomes() {
+    let s = Store::memory(options());
+    let other = ClusterId::new("other");
+    let elsewhere = |expect| Batch { cluster: other.clone(), ..put("b", expect) };
+    s.commit(put("a", Expect::Absent)).await.unwrap();
+    let feed = s.feed();
+    s.commit(put("a", Expect::Any)).await.unwrap();
+    s.commit(elsewhere(Expect::Absent)).await.unwrap();
+    feed.changed().await;
+    let news = feed.take();
+    let seen: Vec<_> =
+        news.deltas.iter().map(|d| (d.cluster.as_str(), &*d.key, d.previous.is_some())).collect();
+    assert_eq!(seen, [("main", "ns/a", false), ("other", "ns/b", false)]);
+    assert_eq!(news.deltas[0].current.as_ref().unwrap().revision, 2);
+    s.commit(put("a", Expect::Any)).await.unwrap();
+    s.commit(delete("a", 3)).await.unwrap();
+    s.commit(elsewhere(Expect::Any)).await.unwrap();
+    s.drop_cluster(&other).await.unwrap();
+    let news = feed.take();
+    assert_eq!(news.deltas.len(), 1);
+    assert_eq!(news.deltas[0].previous.as_ref().unwrap().revision, 2);
+    assert!(news.deltas[0].current.is_none());
+    assert_eq!(news.dropped, [other]);
+    assert!(feed.take().deltas.is_empty());
+}

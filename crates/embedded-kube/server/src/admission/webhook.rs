@@ -8,8 +8,10 @@ use crate::fetch::{self, Target};
 use crate::registry::Resource;
 use crate::verbs::Call;
 use crate::wire::params::WriteOptions;
+use arc_swap::ArcSwap;
 use base64::Engine;
 use ek_meta::Status;
+use ek_store::ClusterId;
 use futures::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -18,14 +20,20 @@ use std::time::Duration;
 
 /// Finds where a Service really listens. Nothing here ever dials a cluster IP.
 pub trait ServiceResolver: Send + Sync + 'static {
-    fn resolve(&self, namespace: &str, name: &str, port: u16) -> Option<SocketAddr>;
+    fn resolve(&self, cluster: &ClusterId, namespace: &str, name: &str, port: u16) -> Option<SocketAddr>;
+}
+
+impl ServiceResolver for Arc<dyn ServiceResolver> {
+    fn resolve(&self, cluster: &ClusterId, namespace: &str, name: &str, port: u16) -> Option<SocketAddr> {
+        (**self).resolve(cluster, namespace, name, port)
+    }
 }
 
 /// No Service can be reached.
 pub struct NoServices;
 
 impl ServiceResolver for NoServices {
-    fn resolve(&self, _: &str, _: &str, _: u16) -> Option<SocketAddr> {
+    fn resolve(&self, _: &ClusterId, _: &str, _: &str, _: u16) -> Option<SocketAddr> {
         None
     }
 }
@@ -33,12 +41,13 @@ impl ServiceResolver for NoServices {
 /// The client side of webhooks.
 #[derive(Clone)]
 pub struct Webhooks {
-    resolver: Arc<dyn ServiceResolver>,
+    cluster: ClusterId,
+    resolver: Arc<ArcSwap<Box<dyn ServiceResolver>>>,
 }
 
 impl Webhooks {
-    pub fn new(resolver: Arc<dyn ServiceResolver>) -> Webhooks {
-        Webhooks { resolver }
+    pub fn new(cluster: ClusterId, resolver: Arc<ArcSwap<Box<dyn ServiceResolver>>>) -> Webhooks {
+        Webhooks { cluster, resolver }
     }
 
     /// Posts `review` to where `config` (a WebhookClientConfig) points.
@@ -74,7 +83,8 @@ impl Webhooks {
         let port = s["port"].as_u64().and_then(|p| u16::try_from(p).ok()).unwrap_or(443);
         let address = self
             .resolver
-            .resolve(ns, name, port)
+            .load()
+            .resolve(&self.cluster, ns, name, port)
             .ok_or_else(|| format!("no endpoints available for service {ns}/{name} port {port}"))?;
         let path = s["path"].as_str().unwrap_or("/");
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };

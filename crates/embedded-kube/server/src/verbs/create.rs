@@ -8,8 +8,9 @@ use crate::wire::params::WriteOptions;
 use crate::wire::respond::Reply;
 use ek_meta::object::{self, metadata_mut};
 use ek_meta::{Status, names};
-use ek_store::Expect;
+use ek_store::{Entry, Expect};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Collisions of generated names are tried again this often.
 const NAME_TRIES: usize = 8;
@@ -21,14 +22,25 @@ pub async fn create(call: &Call) -> Result<Reply, Status> {
     create_object(call, obj, &options, accepted, false).await
 }
 
-/// Creates `obj`. `applied`: it comes from an apply, which has already said who owns its fields.
+/// Creates `obj` and answers with it.
 pub async fn create_object(
     call: &Call,
-    mut obj: Value,
+    obj: Value,
     options: &WriteOptions,
     accepted: Accepted,
     applied: bool,
 ) -> Result<Reply, Status> {
+    let entry = create_entry(call, obj, options, applied).await?;
+    call.object_reply(201, accepted, &entry).await
+}
+
+/// Creates `obj`. `applied`: it comes from an apply, which has already said who owns its fields.
+pub async fn create_entry(
+    call: &Call,
+    mut obj: Value,
+    options: &WriteOptions,
+    applied: bool,
+) -> Result<Arc<Entry>, Status> {
     call.place(&mut obj)?;
     if !object::resource_version(&obj).is_empty() {
         return Err(Status {
@@ -56,7 +68,7 @@ pub async fn create_object(
                 if !options.dry_run {
                     call.after_write(&entry);
                 }
-                return call.object_reply(201, accepted, &entry).await;
+                return Ok(entry);
             }
             None if generated && attempt < NAME_TRIES => {}
             None => {
@@ -81,7 +93,7 @@ async fn attempt_create(
     mut obj: Value,
     options: &WriteOptions,
     applied: bool,
-) -> Result<Option<std::sync::Arc<ek_store::Entry>>, Status> {
+) -> Result<Option<Arc<Entry>>, Status> {
     let _siblings = call.sibling_lock().await;
     server_metadata(call, &mut obj);
     call.complete(&mut obj);

@@ -17,13 +17,14 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// What a deletion asks for.
 #[derive(Clone, Debug, Default)]
-struct DeleteOptions {
-    grace: Option<i64>,
-    propagation: Option<String>,
-    uid: Option<String>,
-    revision: Option<String>,
-    dry_run: bool,
+pub struct DeleteOptions {
+    pub grace: Option<i64>,
+    pub propagation: Option<String>,
+    pub uid: Option<String>,
+    pub revision: Option<String>,
+    pub dry_run: bool,
 }
 
 impl DeleteOptions {
@@ -122,13 +123,13 @@ pub async fn delete(call: &Call) -> Result<Reply, Status> {
     }
 }
 
-enum Outcome {
+pub(super) enum Outcome {
     Gone(Arc<Entry>),
     /// Marked; finalizers or grace hold it.
     Pending(Arc<Entry>),
 }
 
-async fn delete_one(call: &Call, name: &str, options: &DeleteOptions) -> Result<Outcome, Status> {
+pub(super) async fn delete_one(call: &Call, name: &str, options: &DeleteOptions) -> Result<Outcome, Status> {
     let res = &call.res;
     let _siblings = call.sibling_lock().await;
     for _ in 0..64 {

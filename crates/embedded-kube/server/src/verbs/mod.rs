@@ -160,6 +160,7 @@ impl Call {
     }
 }
 
+pub use delete::DeleteOptions;
 pub use repeats::Repeats;
 pub use update::Next;
 
@@ -172,9 +173,24 @@ pub async fn update_object(
     update::run(call, transform, options, None).await
 }
 
+/// Creates an object on the server's own behalf.
+pub async fn create_entry(call: &Call, obj: Value, options: &WriteOptions) -> Result<Arc<Entry>, Status> {
+    create::create_entry(call, obj, options, false).await
+}
+
+/// Deletes an object on the server's own behalf.
+pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<(), Status> {
+    delete::delete_one(call, &call.info.name, options).await.map(|_| ())
+}
+
 /// Deletes an object on the server's own behalf; its dependents are collected later.
 pub async fn delete_background(call: &Call) -> Result<(), Status> {
-    delete::delete(call).await.map(|_| ())
+    delete_object(call, &DeleteOptions::default()).await
+}
+
+/// Gives a pod to a node, on the server's own behalf.
+pub async fn bind(call: &Call) -> Result<(), Status> {
+    pods::bind(call).await.map(|_| ())
 }
 
 /// Runs an authorized request.

@@ -1,0 +1,217 @@
+//! A cluster as code of this process works with it: reads are looks into the store, writes go the way of every
+//! request (admission, validation, managed fields) without HTTP in between.
+//!
+//! This is what controllers and nodes are given. They name themselves by a field manager, so that what they
+//! write can be told apart, and they see clusters only through this type.
+
+use crate::cluster::Cluster;
+use crate::registry::{Resource, table_name};
+use crate::verbs::{self, Call, DeleteOptions, Next};
+use crate::wire::params::{FieldValidation, WriteOptions};
+use clock::Random;
+use ek_auth::User;
+use ek_meta::{Status, object};
+use ek_store::{ClusterId, Entry, TableName, View};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// How a deletion is to go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deletion<'a> {
+    /// Only the object of this uid.
+    pub uid: Option<&'a str>,
+    pub grace_seconds: Option<i64>,
+    pub propagation: Option<&'a str>,
+}
+
+/// One cluster, in somebody's name.
+#[derive(Clone)]
+pub struct Access {
+    cluster: Arc<Cluster>,
+    user: Arc<User>,
+    manager: &'static str,
+}
+
+impl Access {
+    pub(crate) fn new(cluster: Arc<Cluster>, user: User, manager: &'static str) -> Access {
+        Access { cluster, user: Arc::new(user), manager }
+    }
+
+    /// The same cluster under another name.
+    pub fn manager(&self, manager: &'static str) -> Access {
+        Access { manager, ..self.clone() }
+    }
+
+    pub fn id(&self) -> &ClusterId {
+        &self.cluster.id
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.cluster.now()
+    }
+
+    /// The present second, as objects carry it.
+    pub fn timestamp(&self) -> String {
+        self.cluster.timestamp()
+    }
+
+    pub fn random(&self) -> &Random {
+        &self.cluster.random
+    }
+
+    /// The certificate of the cluster's authority, as clients are given it.
+    pub fn ca_pem(&self) -> &str {
+        self.cluster.identity.authority.cert_pem()
+    }
+
+    /// The authority itself, for whoever signs certificates.
+    pub fn authority(&self) -> &ek_auth::pki::Authority {
+        &self.cluster.identity.authority
+    }
+
+    /// A kube client of this cluster in this process, for programs that speak the ordinary API.
+    pub fn client_as(&self, user: User) -> kube::Client {
+        kube::Client::new(crate::LocalService::new(self.cluster.clone(), user), "default")
+    }
+
+    pub fn table(&self, table: &TableName) -> View {
+        self.cluster.store.view(&self.cluster.id, table)
+    }
+
+    pub fn entry(&self, table: &TableName, namespace: &str, name: &str) -> Option<Arc<Entry>> {
+        self.cluster.entry(table, namespace, name)
+    }
+
+    /// The stored object, in its storage version.
+    pub fn get(&self, table: &TableName, namespace: &str, name: &str) -> Option<Value> {
+        self.cluster.object(table, namespace, name)
+    }
+
+    /// Entries of one namespace, in the order of their names. Filter by [`ek_store::Meta`] before parsing.
+    pub fn in_namespace(&self, table: &TableName, namespace: &str) -> Vec<(Arc<str>, Arc<Entry>)> {
+        let prefix = format!("{namespace}/");
+        let view = self.table(table);
+        (view.objects.range::<_, str>((Bound::Included(prefix.as_str()), Bound::Unbounded)))
+            .take_while(|(k, _)| k.starts_with(&prefix))
+            .map(|(k, e)| (k.clone(), e.clone()))
+            .collect()
+    }
+
+    /// Objects of a namespace whose owners include this uid.
+    pub fn owned(&self, table: &TableName, namespace: &str, owner: &str) -> Vec<Value> {
+        (self.in_namespace(table, namespace).into_iter())
+            .filter(|(_, e)| e.meta.owners.iter().any(|o| &*o.uid == owner))
+            .filter_map(|(_, e)| parse(&e))
+            .collect()
+    }
+
+    /// Every resource that is stored, custom ones included, once each.
+    pub fn resources(&self) -> Vec<Arc<Resource>> {
+        self.cluster.registry().storage_resources()
+    }
+
+    /// The resource of a kind, if it is served.
+    pub fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let gv = ek_meta::gvk::GroupVersion::parse(api_version)?;
+        self.cluster.registry().by_kind(&gv.group, &gv.version, kind).cloned()
+    }
+
+    fn resource(&self, table: &TableName) -> Result<Arc<Resource>, Status> {
+        let found = self.cluster.registry().of_table(table).cloned();
+        found.ok_or_else(|| Status::internal(format!("no resource is stored in table {table}")))
+    }
+
+    fn call(
+        &self,
+        table: &TableName,
+        verb: &'static str,
+        namespace: &str,
+        name: &str,
+        sub: &str,
+    ) -> Result<Call, Status> {
+        let res = self.resource(table)?;
+        let mut call = self.cluster.own_call(&res, namespace, name, sub);
+        call.info.verb = verb;
+        call.user = (*self.user).clone();
+        Ok(call)
+    }
+
+    fn options(&self) -> WriteOptions {
+        WriteOptions {
+            dry_run: false,
+            field_manager: Some(self.manager.to_owned()),
+            field_validation: FieldValidation::Ignore,
+            force: false,
+        }
+    }
+
+    /// Creates an object where its metadata says.
+    pub async fn create(&self, table: &TableName, obj: Value) -> Result<Value, Status> {
+        let call = self.call(table, "create", object::namespace(&obj), "", "")?;
+        let entry = Box::pin(verbs::create_entry(&call, obj, &self.options())).await?;
+        parse(&entry).ok_or_else(|| Status::internal("a stored object cannot be read"))
+    }
+
+    /// Reads, changes, writes, and starts over when somebody else was faster. `change` says whether it changed
+    /// anything; when it did not, nothing is written.
+    pub async fn update(
+        &self,
+        table: &TableName,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        change: impl Fn(&mut Value) -> bool + Sync,
+    ) -> Result<Option<Arc<Entry>>, Status> {
+        let call = self.call(table, "update", namespace, name, subresource)?;
+        let mut probe = self.get(table, namespace, name).ok_or_else(|| call.res.not_found(name))?;
+        if !change(&mut probe) {
+            return Ok(None);
+        }
+        let transform = |old: &Value| {
+            let mut new = old.clone();
+            change(&mut new);
+            Ok(Next { object: new, applied: false })
+        };
+        Box::pin(verbs::update_object(&call, &transform, &self.options())).await.map(Some)
+    }
+
+    /// Deletes; an object that is already gone is fine.
+    pub async fn delete(
+        &self,
+        table: &TableName,
+        namespace: &str,
+        name: &str,
+        how: Deletion<'_>,
+    ) -> Result<(), Status> {
+        let call = self.call(table, "delete", namespace, name, "")?;
+        let options = DeleteOptions {
+            grace: how.grace_seconds,
+            propagation: how.propagation.map(str::to_owned),
+            uid: how.uid.map(str::to_owned),
+            ..DeleteOptions::default()
+        };
+        match Box::pin(verbs::delete_object(&call, &options)).await {
+            Err(s) if s.code == 404 => Ok(()),
+            // Another object has the name by now: ours is gone.
+            Err(s) if s.code == 409 && how.uid.is_some() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gives a pod to a node.
+    pub async fn bind(&self, namespace: &str, pod: &str, node: &str) -> Result<(), Status> {
+        let table = table_name("", "pods");
+        let mut call = self.call(&table, "create", namespace, pod, "binding")?;
+        let binding = serde_json::json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": namespace}, "target": {"kind": "Node", "name": node}});
+        call.headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        call.body = binding.to_string().into();
+        Box::pin(verbs::bind(&call)).await
+    }
+}
+
+/// An entry's object.
+pub fn parse(entry: &Entry) -> Option<Value> {
+    serde_json::from_slice(&entry.bytes).ok()
+}

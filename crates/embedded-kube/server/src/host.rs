@@ -1,0 +1,241 @@
+//! All clusters of one process: one store, one audit log, one way in; each cluster with its own authority,
+//! issuer, objects and revisions.
+//!
+//! A cluster costs what it stores. There is no task, thread or channel per cluster: background work follows
+//! [`Host::feed`], which tells of all of them.
+
+use crate::access::Access;
+use crate::admission::{NoServices, ServiceResolver, Webhooks};
+use crate::api_server::{ApiServer, Error, Storage, io, write_private};
+use crate::audit::Audit;
+use crate::cluster::{Cluster, ClusterParts};
+use crate::identity::{Identity, KeySource, NoKeys};
+use crate::keys::{self, Keys};
+use arc_swap::ArcSwap;
+use clock::{Random, SharedClock};
+use ek_auth::User;
+use ek_auth::oidc::JwtAuthenticator;
+use ek_store::{ClusterId, Feed, Options, Store};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// What a host is made with.
+pub struct HostConfig {
+    pub storage: Storage,
+    pub clock: SharedClock,
+    pub random: Random,
+    pub audit_log: Option<PathBuf>,
+    /// Where the keys of outside issuers come from.
+    pub keys: Arc<dyn KeySource>,
+}
+
+impl HostConfig {
+    pub fn memory() -> HostConfig {
+        HostConfig {
+            storage: Storage::Memory,
+            clock: clock::system(),
+            random: Random::from_os(),
+            audit_log: None,
+            keys: Arc::new(NoKeys),
+        }
+    }
+}
+
+/// What one cluster is made with.
+pub struct ClusterConfig {
+    /// Issuer of service-account tokens. An existing cluster keeps the one it was made with.
+    pub issuer_url: String,
+    pub authenticators: Vec<JwtAuthenticator>,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> ClusterConfig {
+        ClusterConfig {
+            issuer_url: "https://kubernetes.default.svc.cluster.local".into(),
+            authenticators: Vec::new(),
+        }
+    }
+}
+
+/// The cluster that stands at the root of every address.
+pub const MAIN: &str = "main";
+
+/// A handle to all clusters; cheap to clone.
+#[derive(Clone)]
+pub struct Host(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: SharedClock,
+    random: Random,
+    audit: Audit,
+    keys: Arc<dyn KeySource>,
+    services: Arc<ArcSwap<Box<dyn ServiceResolver>>>,
+    /// Where clusters keep their keys.
+    dir: Option<PathBuf>,
+    clusters: RwLock<HashMap<ClusterId, Arc<Cluster>>>,
+    /// Bounds creation to one at a time: a name is looked up, then taken.
+    creating: tokio::sync::Mutex<()>,
+    shutdown: CancellationToken,
+}
+
+impl Host {
+    /// Opens storage and the clusters in it.
+    pub async fn start(config: HostConfig) -> Result<Host, Error> {
+        let options = Options::new(config.clock.clone());
+        let (store, dir) = match &config.storage {
+            Storage::Memory => (Store::memory(options), None),
+            Storage::Directory(dir) => (Store::open(&dir.join("store"), options)?, Some(dir.clone())),
+        };
+        let audit = match &config.audit_log {
+            Some(p) => Audit::to_file(p).map_err(io("open audit log", p))?,
+            None => Audit::off(),
+        };
+        let host = Host(Arc::new(Inner {
+            store,
+            clock: config.clock,
+            random: config.random,
+            audit,
+            keys: config.keys,
+            services: Arc::new(ArcSwap::from_pointee(Box::new(NoServices))),
+            dir,
+            clusters: RwLock::default(),
+            creating: tokio::sync::Mutex::new(()),
+            shutdown: CancellationToken::new(),
+        }));
+        for id in host.0.store.clusters() {
+            // The main one is opened by whoever knows its configuration.
+            if id.as_str() != MAIN {
+                host.open(&id, ClusterConfig::default()).await?;
+            }
+        }
+        Ok(host)
+    }
+
+    pub fn clock(&self) -> &SharedClock {
+        &self.0.clock
+    }
+
+    pub fn random(&self) -> &Random {
+        &self.0.random
+    }
+
+    /// Everything there is and everything that changes, in all clusters.
+    pub fn feed(&self) -> Feed {
+        self.0.store.feed()
+    }
+
+    /// From now on Services are found by `resolver`.
+    pub fn set_services(&self, resolver: impl ServiceResolver) {
+        self.0.services.store(Arc::new(Box::new(resolver)));
+    }
+
+    /// The cluster of this name, made if there is none. The name is a DNS label.
+    pub async fn ensure(&self, name: &str, config: ClusterConfig) -> Result<ApiServer, Error> {
+        if let Some(there) = self.cluster(name) {
+            return Ok(there);
+        }
+        if !ek_meta::names::dns_label(name).is_empty() {
+            return Err(Error::Name { name: name.to_owned() });
+        }
+        let cluster = self.open(&ClusterId::new(name), config).await?;
+        Ok(ApiServer::new(self.clone(), cluster))
+    }
+
+    async fn open(&self, id: &ClusterId, config: ClusterConfig) -> Result<Arc<Cluster>, Error> {
+        let inner = &self.0;
+        let _one = inner.creating.lock().await;
+        if let Some(there) = inner.clusters.read().get(id) {
+            return Ok(there.clone());
+        }
+        let keys_dir = self.keys_dir(id);
+        let Keys { authority, issuer } =
+            keys::load(keys_dir.as_deref(), &config.issuer_url, inner.clock.now())?;
+        let cluster = Cluster::new(ClusterParts {
+            id: id.clone(),
+            store: inner.store.clone(),
+            clock: inner.clock.clone(),
+            random: inner.random.clone(),
+            identity: Identity::new(authority, issuer, config.authenticators, inner.keys.clone()),
+            audit: inner.audit.clone(),
+            webhooks: Webhooks::new(id.clone(), inner.services.clone()),
+            shutdown: inner.shutdown.child_token(),
+        });
+        cluster.bootstrap().await.map_err(Error::Bootstrap)?;
+        cluster.resume_deletions();
+        inner.clusters.write().insert(id.clone(), cluster.clone());
+        Ok(cluster)
+    }
+
+    /// Where a cluster's keys are: the main one's beside the data, as they always were.
+    pub(crate) fn keys_dir(&self, id: &ClusterId) -> Option<PathBuf> {
+        let dir = self.0.dir.as_ref()?;
+        Some(match id.as_str() {
+            MAIN => dir.join("pki"),
+            other => dir.join("clusters").join(other),
+        })
+    }
+
+    pub fn cluster(&self, name: &str) -> Option<ApiServer> {
+        let cluster = self.0.clusters.read().get(&ClusterId::new(name)).cloned()?;
+        Some(ApiServer::new(self.clone(), cluster))
+    }
+
+    /// Names of all clusters, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.0.clusters.read().keys().map(|id| id.as_str().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn find(&self, id: &ClusterId) -> Option<Arc<Cluster>> {
+        self.0.clusters.read().get(id).cloned()
+    }
+
+    /// A cluster for code of this process that writes as `manager`.
+    pub fn access(&self, id: &ClusterId, manager: &'static str) -> Option<Access> {
+        Some(Access::new(self.find(id)?, User::loopback(), manager))
+    }
+
+    /// Ends a cluster's watches and forgets everything in it, its keys included. Returns whether there was one.
+    pub async fn delete(&self, name: &str) -> Result<bool, Error> {
+        let id = ClusterId::new(name);
+        let _one = self.0.creating.lock().await;
+        let Some(cluster) = self.0.clusters.write().remove(&id) else { return Ok(false) };
+        cluster.shutdown.cancel();
+        self.0.store.drop_cluster(&id).await.map_err(Error::Delete)?;
+        if let Some(dir) = self.keys_dir(&id).filter(|d| d.exists()) {
+            fs::remove_dir_all(&dir).map_err(io("remove", &dir))?;
+        }
+        Ok(true)
+    }
+
+    /// Ends watches, finishes accepted writes, closes the log. Call after draining what listens.
+    pub async fn stop(&self) {
+        self.0.shutdown.cancel();
+        let inner = self.0.clone();
+        let _ = tokio::task::spawn_blocking(move || {
+            inner.store.close();
+            inner.audit.close();
+        })
+        .await;
+    }
+
+    /// Ends when the host does.
+    pub fn shutdown(&self) -> &CancellationToken {
+        &self.0.shutdown
+    }
+}
+
+/// Keeps what a rotation made.
+pub(crate) fn keep_rotated(dir: &std::path::Path, retired: usize, old: &str, new: &str) -> Result<(), Error> {
+    // The old key first: a crash in between leaves it twice, never lost.
+    let kept = dir.join(format!("sa-{retired:06}.key"));
+    write_private(&kept, old).map_err(io("write", &kept))?;
+    let signing = dir.join("sa.key");
+    write_private(&signing, new).map_err(io("write", &signing))
+}
