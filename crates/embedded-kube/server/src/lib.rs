@@ -30,6 +30,7 @@
 //!   is pure; this crate is the IO around them.
 
 mod access;
+mod admin;
 mod admission;
 mod api_server;
 mod audit;
@@ -54,7 +55,9 @@ mod pipeline;
 mod present;
 mod rbac;
 pub mod registry;
+mod route;
 mod select;
+mod serving;
 mod verbs;
 mod version;
 pub mod wire;
@@ -63,6 +66,6 @@ pub use access::{Access, Deletion, parse};
 pub use admission::{NoServices, ServiceResolver};
 pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;
-pub use host::{ClusterConfig, Host, HostConfig, MAIN};
+pub use host::{ClusterConfig, DOMAIN, Host, HostConfig, MAIN};
 pub use identity::{HttpKeys, KeySource, NoKeys};
 pub use listen::Listening;

@@ -5,6 +5,7 @@
 
 use crate::audit::Record;
 use crate::cluster::Cluster;
+use crate::route::Mounted;
 use crate::verbs::{self, Call};
 use crate::wire::body::MAX_BODY;
 use crate::wire::info::RequestInfo;
@@ -32,6 +33,8 @@ const BODY_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Peer {
     /// Proven by a client certificate that our CA signed, or given by the in-process client.
     pub user: Option<User>,
+    /// It showed a certificate that this cluster does not trust.
+    pub untrusted: bool,
     pub address: Option<IpAddr>,
 }
 
@@ -91,7 +94,8 @@ async fn run(cluster: &Arc<Cluster>, peer: &Peer, parts: http::request::Parts, b
     if asked.is_some() {
         trail.user = User::anonymous();
     }
-    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body };
+    let base = parts.extensions.get::<Mounted>().map(|m| m.0.clone()).unwrap_or_default();
+    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body, base };
     let result = handle(cluster, peer, req, &mut trail).await;
     let (mut reply, message) = match result {
         Ok(r) => (r, None),
@@ -130,6 +134,8 @@ struct Incoming {
     params: Params,
     headers: HeaderMap,
     body: Bytes,
+    /// What stands before our paths where the client sees them.
+    base: String,
 }
 
 /// What the audit log says of the request.
@@ -204,6 +210,19 @@ async fn handle(
     };
     respond::add_warnings(&mut reply, &warnings);
     Ok(reply)
+}
+
+/// Who asks, if they may: for paths that are not of the resource API.
+pub async fn admit(
+    cluster: &Cluster,
+    peer: &Peer,
+    headers: &HeaderMap,
+    info: &RequestInfo,
+) -> Result<User, Status> {
+    let user = cluster.authenticate(peer, headers).await?;
+    let user = cluster.impersonate(&user, headers)?.unwrap_or(user);
+    authorize(cluster, &user, info, &mut Trail::default())?;
+    Ok(user)
 }
 
 /// Below the groups every server has, what is unknown is said as a Status.
@@ -292,7 +311,7 @@ async fn other_path(cluster: &Arc<Cluster>, req: &Incoming) -> Result<Reply, Sta
     if let Some(r) = discovery::answer(&registry, path, &req.headers, &cluster.identity.address()) {
         return r;
     }
-    if let Some(r) = openapi::answer(cluster, &registry, path, &req.params, &req.headers) {
+    if let Some(r) = openapi::answer(cluster, &registry, path, &req.base, &req.params, &req.headers) {
         return r;
     }
     if path == "/" {
