@@ -78,6 +78,12 @@ pub struct KubeArgs {
     /// Write an administrator's kubeconfig here (mode 0600) before serving
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
+    /// Serve a further cluster of this name, with its own keys, users and objects (repeatable)
+    ///
+    /// It is reached below /clusters/NAME, and by TLS server name as NAME.clusters.zaffre.internal. With
+    /// --kubeconfig-out FILE its administrator's kubeconfig is written to FILE.NAME.
+    #[arg(long = "cluster", value_name = "NAME")]
+    pub clusters: Vec<String>,
     /// Append one audit event (JSON) per request to this file
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,

@@ -15,11 +15,13 @@ fn transcripts() {
     let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts");
     testkit::transcript::check_dir(dir, |transcript, scratch| {
-        let (server, kubeconfig) = serve(scratch, &["--in-memory"]);
+        let (server, kubeconfig) =
+            serve(scratch, &["--in-memory", "--cluster", "blue", "--cluster", "green"]);
         let normalizer = Normalizer::new().literal(server.url(), "<server>");
         transcript
             .env("PATH", &path)
             .env("KUBECONFIG", kubeconfig.display())
+            .env("SERVER", server.url())
             .env("KUBECACHEDIR", scratch.join("cache").display())
             .env("HOME", scratch.display())
             .normalizer(normalizer)
