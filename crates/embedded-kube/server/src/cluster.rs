@@ -45,6 +45,11 @@ pub mod tables {
         POLICY_BINDINGS = "admissionregistration.k8s.io", "validatingadmissionpolicybindings";
         PRIORITY_CLASSES = "scheduling.k8s.io", "priorityclasses";
         STORAGE_CLASSES = "storage.k8s.io", "storageclasses";
+        SERVICES = "", "services";
+        CLAIMS = "", "persistentvolumeclaims";
+        VOLUMES = "", "persistentvolumes";
+        LIMIT_RANGES = "", "limitranges";
+        QUOTAS = "", "resourcequotas";
         DISRUPTION_BUDGETS = "policy", "poddisruptionbudgets";
     }
 }
@@ -118,6 +123,10 @@ pub struct Cluster {
     pub(crate) repeats: crate::verbs::Repeats,
     /// Bounds concurrent CRD and RBAC-aggregation writes to one at a time, as both look at their siblings.
     pub(crate) sibling_writes: tokio::sync::Mutex<()>,
+    /// Addresses and ports that Services hold.
+    pub(crate) services: crate::allocate::Taken,
+    /// Held while something is counted against a quota and stored.
+    pub(crate) quota_writes: tokio::sync::Mutex<()>,
     /// Uids whose deletion is under way.
     pub(crate) deleting: Mutex<std::collections::HashSet<String>>,
     pub(crate) me: std::sync::Weak<Cluster>,
@@ -154,6 +163,8 @@ impl Cluster {
             openapi: Default::default(),
             repeats: Default::default(),
             sibling_writes: tokio::sync::Mutex::new(()),
+            services: Default::default(),
+            quota_writes: tokio::sync::Mutex::new(()),
             deleting: Mutex::default(),
             me: me.clone(),
         })

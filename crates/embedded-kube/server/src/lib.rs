@@ -32,6 +32,7 @@
 mod access;
 mod admin;
 mod admission;
+mod allocate;
 mod api_server;
 mod audit;
 mod bootstrap;

@@ -5,6 +5,7 @@
 
 mod admission;
 mod api;
+mod budgets;
 mod clusters;
 mod crds;
 mod deletion;

@@ -6,8 +6,10 @@
 mod authorizer;
 mod builtin;
 mod conditions;
+mod limits;
 mod matching;
 pub(crate) mod policy;
+pub(crate) mod quota;
 mod webhook;
 
 pub use matching::Configured;
@@ -133,6 +135,9 @@ pub async fn validate(
         webhook::announce_deletion(&attempt).await?;
     }
     builtin::validate(&attempt)?;
+    if let (Some(obj), Operation::Create, "") = (obj, op, call.info.subresource.as_str()) {
+        limits::validate(call, obj)?;
+    }
     policy::validate(&attempt)?;
     webhook::validate(&attempt).await
 }

@@ -121,10 +121,10 @@ impl Call {
         self.accept_object(decoded, options, &self.res.kind, &self.res.api_version)
     }
 
-    /// CRDs decide over names together, so they are written one at a time.
+    /// CRDs decide over names together, and Services over addresses, so they are written one at a time.
     pub async fn sibling_lock(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let together = self.res.table == *tables::CRDS || self.res.table == *tables::CLUSTER_ROLES;
-        if together { Some(self.cluster.sibling_writes.lock().await) } else { None }
+        let tables = [&*tables::CRDS, &*tables::CLUSTER_ROLES, &*tables::SERVICES];
+        if tables.contains(&&self.res.table) { Some(self.cluster.sibling_writes.lock().await) } else { None }
     }
 
     /// Namespaces the system cannot live without.

@@ -437,8 +437,10 @@ async fn run_steps(
             bump_generation(call, &mut new, &old);
         }
         crate::admission::policy::prepare(call, &mut new);
+        crate::allocate::service(call, &mut new, Some(&old))?;
         call.validate(&new, Some(&old), &call.info.subresource)?;
         call.admit_validating(Operation::Update, Some(&new), Some(&old), options).await?;
+        let _counted = crate::admission::quota::reserve(call, Operation::Update, &new, Some(&old)).await?;
         metadata_mut(&mut new).insert("resourceVersion".into(), json!(old_rv));
         if deletion_complete(call, &new) {
             // The answer is the last state there was; only watchers learn the version of its end.
