@@ -202,3 +202,86 @@ async fn logs_and_exec_say_why_not() {
     let r: Value = api.get(&format!("{PODS}/p/log")).await.ok(501);
     assert!(r["message"].as_str().unwrap().contains("log"));
 }
+
+/// `manager operation subresource time?` of whoever owns the replicas.
+fn owners(parent: &Value) -> Vec<String> {
+    let entries = parent["metadata"]["managedFields"].as_array().unwrap();
+    let text = |e: &Value, k: &str| e[k].as_str().unwrap_or("-").to_owned();
+    (entries.iter())
+        .filter(|e| !e["fieldsV1"]["f:spec"]["f:replicas"].is_null())
+        .map(|e| {
+            let time = if e["time"].is_null() { "untimed" } else { "timed" };
+            format!("{} {} {} {time}", text(e, "manager"), text(e, "operation"), text(e, "subresource"))
+        })
+        .collect()
+}
+
+fn scale(name: &str, replicas: i64) -> Value {
+    json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": {"replicas": replicas}})
+}
+
+#[tokio::test]
+async fn a_scale_is_applied() {
+    let api = start().await;
+    api.post(&format!("{DEPLOYMENTS}?fieldManager=maker"), deployment("d")).await.ok(201);
+    let parent = format!("{DEPLOYMENTS}/d");
+    let at = format!("{parent}/scale?fieldManager=hpa");
+    let m = api.patch(APPLY, &at, scale("d", 5)).await.fails(409, "Conflict");
+    assert_eq!(
+        m,
+        "Apply failed with 1 conflict: conflict with \"maker\" using autoscaling/v1: .spec.replicas"
+    );
+    api.patch(APPLY, &at, scale("d", 2)).await.ok(200);
+    let shared = api.get(&parent).await.ok(200);
+    assert_eq!(owners(&shared), ["hpa Apply scale untimed", "maker Update - untimed"]);
+    assert_eq!(shared["metadata"]["generation"], 1);
+    let s = api.patch(APPLY, &format!("{at}&force=true"), scale("d", 5)).await.ok(200);
+    assert_eq!((&s["kind"], &s["spec"]["replicas"]), (&json!("Scale"), &json!(5)));
+    let forced = api.get(&parent).await.ok(200);
+    assert_eq!(owners(&forced), ["hpa Apply scale untimed"]);
+    api.patch(APPLY, &at, scale("d", 5)).await.ok(200);
+    assert_eq!(api.get(&parent).await.ok(200), forced, "saying it again changes nothing");
+    // The applier of the whole object now has a conflict with the scale.
+    let mut whole = deployment("d");
+    whole["spec"]["replicas"] = json!(3);
+    let m = api.patch(APPLY, &format!("{parent}?fieldManager=app"), whole).await.fails(409, "Conflict");
+    assert!(m.contains("conflict with \"hpa\" with subresource \"scale\": .spec.replicas"), "{m}");
+    // It takes a manager, the right kind, and a number that makes sense.
+    api.patch(APPLY, &format!("{parent}/scale"), scale("d", 1)).await.fails(422, "Invalid");
+    let wrong = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}});
+    api.patch(APPLY, &at, wrong).await.fails(400, "BadRequest");
+    api.patch(APPLY, &at, scale("d", -1)).await.fails(422, "Invalid");
+    let mut odd = scale("d", 5);
+    odd["spec"]["foo"] = json!(1);
+    let m = api.patch(APPLY, &at, odd).await.fails(500, "");
+    assert!(m.ends_with("(/d; autoscaling/v1, Kind=Scale): .spec.foo: field not declared in schema"), "{m}");
+    api.put(&format!("{parent}/scale"), deployment("d")).await.fails(400, "BadRequest");
+    api.patch(MERGE, &format!("{parent}/scale"), json!({"spec": {"replicas": "x"}}))
+        .await
+        .fails(422, "Invalid");
+}
+
+#[tokio::test]
+async fn who_sends_labels_with_a_status_owns_them() {
+    let api = start_widgets().await;
+    api.post(WIDGETS, widget("w")).await.ok(201);
+    let at = format!("{WIDGETS}/w/status?fieldManager=ctl");
+    let both = json!({"metadata": {"labels": {"l": "m"}}, "status": {"phase": "x"}});
+    let w = api.patch(MERGE, &at, both).await.ok(200);
+    assert!(w["metadata"]["labels"].is_null(), "only status is taken");
+    let entries = w["metadata"]["managedFields"].as_array().unwrap();
+    let mine = entries.iter().find(|e| e["manager"] == "ctl").unwrap();
+    assert_eq!(mine["fieldsV1"]["f:metadata"], json!({"f:labels": {".": {}, "f:l": {}}}));
+    assert_eq!(mine["fieldsV1"]["f:status"]["f:phase"], json!({}));
+}
+
+#[tokio::test]
+async fn raw_data_is_owned_as_a_whole() {
+    let api = start().await;
+    let revision = |data: Value| json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "r"}, "revision": 1, "data": data});
+    let uri = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let made = api.post(uri, revision(json!({"spec": {"a": 1}}))).await.ok(201);
+    assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"]["f:data"], json!({}));
+    let r = api.patch(APPLY, &format!("{uri}/r?fieldManager=app"), revision(json!({"spec": {"b": 1}}))).await;
+    assert!(r.fails(409, "Conflict").ends_with(": .data"));
+}

@@ -1,5 +1,6 @@
 //! The verbs of the resource API, each on one resource of one cluster.
 
+mod accept;
 mod create;
 mod delete;
 mod pods;
@@ -113,12 +114,6 @@ impl Call {
             metadata_mut(obj).remove("namespace");
         }
         Ok(())
-    }
-
-    /// The result of a patch must still be an object of this kind, without unknown fields.
-    pub fn accept_patched(&self, obj: Value, options: &WriteOptions) -> Result<Value, Status> {
-        let decoded = crate::wire::body::Decoded { value: obj, duplicates: Vec::new() };
-        self.accept_object(decoded, options, &self.res.kind, &self.res.api_version)
     }
 
     /// CRDs decide over names together, and Services over addresses, so they are written one at a time.

@@ -2,11 +2,12 @@
 //! over when somebody else was faster, unless the client said which version it meant.
 
 use super::Call;
-use super::write::{VersionTypes, reset_fields, type_name};
+use super::accept::Source;
+use super::write::{VersionTypes, reset_fields};
 use super::{create, write};
 use crate::admission::Operation;
 use crate::cluster::tables;
-use crate::wire::body;
+use crate::wire::body::{self, Decoded, Oddities};
 use crate::wire::negotiate::{self, Accepted, PatchType};
 use crate::wire::params::WriteOptions;
 use crate::wire::respond::Reply;
@@ -31,7 +32,7 @@ pub struct Next {
 pub type Transform<'a> = &'a (dyn Fn(&Value) -> Result<Next, Status> + Sync);
 
 /// What is to happen to an object.
-enum Step {
+pub(super) enum Step {
     Write(Next),
     /// An apply found everything in place.
     Keep,
@@ -88,17 +89,9 @@ pub async fn patch(call: &Call) -> Result<Reply, Status> {
     match ty {
         PatchType::Apply => apply(call, &options, accepted).await,
         _ => {
-            let patch = body::json(&call.body)?.value;
-            if ty != PatchType::Json && !patch.is_object() {
-                return Err(Status::bad_request(format!(
-                    "the patch must be an object, not {}",
-                    type_name(&patch)
-                )));
-            }
+            let patch = body::patch(&call.body, ty)?;
             let transform = |old: &Value| {
-                let object = patched(call, old.clone(), &patch, ty)?;
-                let again = || patched(call, old.clone(), &patch, ty);
-                let object = call.accept_patched(object, &options).map_err(|s| bad_patch(call, s, again))?;
+                let object = accept_patch(call, old, &patch, ty, &options)?;
                 same_identity(call, &object)?;
                 Ok(Next { object, applied: false })
             };
@@ -106,6 +99,24 @@ pub async fn patch(call: &Call) -> Result<Reply, Status> {
             call.object_reply(200, accepted, &entry).await
         }
     }
+}
+
+/// `old` with the patch applied, still an object of its kind.
+pub(super) fn accept_patch(
+    call: &Call,
+    old: &Value,
+    patch: &Decoded,
+    ty: PatchType,
+    options: &WriteOptions,
+) -> Result<Value, Status> {
+    let value = patched(call, old.clone(), &patch.value, ty)?;
+    let oddities = match &patch.oddities {
+        Oddities::JsonPatch(v) => Oddities::JsonPatch(v.clone()),
+        _ => Oddities::None,
+    };
+    let sorted = ty == PatchType::Strategic;
+    let decoded = Decoded { value, duplicates: patch.duplicates.clone(), oddities, sorted };
+    call.accept_object(decoded, options, Source::Patch).map_err(|s| bad_patch(call, s, old, patch, ty))
 }
 
 /// A patch cannot turn an object into another one.
@@ -126,19 +137,42 @@ fn same_identity(call: &Call, obj: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// What is wrong with the result of a patch is the patch's fault; `result` makes it once more, to be shown.
-fn bad_patch(call: &Call, s: Status, result: impl FnOnce() -> Result<Value, Status>) -> Status {
+/// What is wrong with the result of a patch is the patch's fault. The result is shown, or, where the patch is
+/// merged as the type says, the patch itself as Go prints it.
+fn bad_patch(call: &Call, s: Status, old: &Value, patch: &Decoded, ty: PatchType) -> Status {
     if s.code != 400 {
         return s;
     }
     let (kind, version) = (&call.res.kind, &call.res.version);
     let prefix = format!("{kind} in version {version:?} cannot be handled as a {kind}: ");
     let why = s.message.strip_prefix(&prefix).unwrap_or(&s.message).to_owned();
-    let mut shown = result().unwrap_or_default();
-    // Nobody looks for a mistake in the books.
-    metadata_mut(&mut shown).remove("managedFields");
-    let e = FieldError::invalid(&FieldPath::new("patch"), shown.to_string(), why);
+    let shown = match ty {
+        PatchType::Strategic => go_format(&patch.value),
+        _ => {
+            let mut shown = patched(call, old.clone(), &patch.value, ty).unwrap_or_default();
+            // Nobody looks for a mistake in the books.
+            metadata_mut(&mut shown).remove("managedFields");
+            shown.to_string()
+        }
+    };
+    let e = FieldError::invalid(&FieldPath::new("patch"), shown, why);
     Status::invalid("", "", "", &[e])
+}
+
+/// A JSON value as Go prints maps and slices.
+fn go_format(v: &Value) -> String {
+    match v {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(s) => s.clone(),
+        Value::Array(a) => format!("[{}]", a.iter().map(go_format).collect::<Vec<_>>().join(" ")),
+        Value::Object(m) => {
+            let sorted: std::collections::BTreeMap<_, _> = m.iter().collect();
+            let pairs: Vec<String> =
+                sorted.into_iter().map(|(k, v)| format!("{k}:{}", go_format(v))).collect();
+            format!("map[{}]", pairs.join(" "))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// `doc` with the patch applied.
@@ -152,14 +186,15 @@ pub fn patched(call: &Call, doc: Value, patch: &Value, ty: PatchType) -> Result<
     }
 }
 
-/// A patch that is no patch is a bad request; one that does not fit the object is invalid.
+/// A patch too large is refused as such; one that does not fit the object is invalid.
 fn patch_status(e: &ek_apply::json::PatchError) -> Status {
     use ek_apply::json::PatchError;
     match e {
         PatchError::TooMany(_) | PatchError::CopyTooLarge(_) => Status::too_large(e.to_string()),
-        PatchError::Malformed(_) | PatchError::TooDeep(_) => Status::bad_request(e.to_string()),
+        PatchError::TooDeep(_) => Status::bad_request(e.to_string()),
         _ => {
-            let text = format!("the server rejected our request due to an error in our request: {e}");
+            // As upstream, which keeps what was wrong to itself.
+            let text = "the server rejected our request due to an error in our request";
             let mut s = Status::failure(422, ek_meta::Reason::Invalid, text);
             s.details = Some(Box::default());
             s
@@ -167,20 +202,13 @@ fn patch_status(e: &ek_apply::json::PatchError) -> Status {
     }
 }
 
-/// Server-side apply.
-async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Result<Reply, Status> {
+/// What an apply asks for, and in whose name.
+pub(super) fn applied_configuration(call: &Call, options: &WriteOptions) -> Result<(Value, String), Status> {
     let Some(manager) = &options.field_manager else {
         let e = FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch");
         return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[e]));
     };
-    let repeats = may_keep(call).then(|| (&call.cluster.repeats, call.cluster.repeats.key(call)));
-    if let Some((repeats, key)) = repeats
-        && let Ok(entry) = call.live()
-        && repeats.contains(key, entry.revision, call.res.stamp())
-    {
-        return call.object_reply(200, accepted, &entry).await;
-    }
-    let mut decoded = body::yaml(&call.body)?;
+    let decoded = body::yaml(&call.body)?;
     // The applier must say what it applies; nothing is taken from the URL but the name.
     let said = |f: &str| decoded.value.get(f).and_then(Value::as_str).unwrap_or_default();
     if said("apiVersion") != call.res.api_version || said("kind") != call.res.kind {
@@ -190,20 +218,28 @@ async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Resul
             said("kind")
         )));
     }
-    let body_name = object::name(&decoded.value).to_owned();
+    Ok((call.accept_applied(decoded, options)?, manager.clone()))
+}
+
+/// Server-side apply.
+async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Result<Reply, Status> {
+    let repeats = may_keep(call).then(|| (&call.cluster.repeats, call.cluster.repeats.key(call)));
+    if let Some((repeats, key)) = repeats
+        && let Ok(entry) = call.live()
+        && repeats.contains(key, entry.revision, call.res.stamp())
+    {
+        return call.object_reply(200, accepted, &entry).await;
+    }
+    let (mut config, manager) = applied_configuration(call, options)?;
+    let body_name = object::name(&config);
     if !body_name.is_empty() && body_name != call.info.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({body_name}) does not match the name on the URL ({})",
             call.info.name
         )));
     }
-    if let Some(m) = decoded.value.as_object_mut() {
-        let meta = m.entry("metadata").or_insert_with(|| json!({}));
-        if let Some(meta) = meta.as_object_mut() {
-            meta.insert("name".into(), json!(call.info.name));
-        }
-    }
-    let mut config = call.accept_applied(decoded, options)?;
+    metadata_mut(&mut config).insert("name".into(), json!(call.info.name));
+    let said_namespace = object::namespace(&config).to_owned();
     call.place(&mut config)?;
     let sent = object::resource_version(&config).to_owned();
     let uid = object::uid(&config).to_owned();
@@ -212,9 +248,9 @@ async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Resul
     let make = |old: Option<&Value>| -> Result<Step, Status> {
         let now = call.cluster.timestamp();
         let types = VersionTypes::new(call);
-        let writer = call.writer(manager, sub, &call.res.api_version, &now);
+        let writer = call.writer(&manager, sub, &call.res.api_version, &now);
         let out = ek_apply::managed::apply(&types, old, &config, &writer, options.force, &reset)
-            .map_err(apply_status)?;
+            .map_err(|e| apply_status(in_own_words(e, &said_namespace)))?;
         if !out.changed {
             return Ok(Step::Keep);
         }
@@ -254,6 +290,16 @@ async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Resul
         }
     }
     Err(Status::modified(&call.res.group, &call.res.plural, &call.info.name))
+}
+
+/// An error about a configuration names the namespace that is in it, not the one of the URL.
+fn in_own_words(e: ApplyError, said: &str) -> ApplyError {
+    match e {
+        ApplyError::Invalid { name, api_version, kind, errors, .. } => {
+            ApplyError::Invalid { namespace: said.to_owned(), name, api_version, kind, errors }
+        }
+        other => other,
+    }
 }
 
 pub(super) fn apply_status(e: ApplyError) -> Status {
@@ -370,7 +416,7 @@ pub async fn run(
 }
 
 /// The loop. `revision` is the version the client insists on. Also says whether the object was kept as it is.
-async fn run_steps(
+pub(super) async fn run_steps(
     call: &Call,
     step: &(dyn Fn(&Value) -> Result<Step, Status> + Sync),
     options: &WriteOptions,
@@ -414,6 +460,14 @@ async fn run_steps(
                 ),
             ));
         }
+        let mut new = new;
+        // Who writes a status of a custom resource is recorded with all it sent, though only status is taken.
+        let custom_status = res.is_custom() && call.info.subresource == "status";
+        if custom_status && !applied {
+            carry_over(&mut new, &old);
+            record(call, options, &mut new, &old);
+        }
+        let applied = applied || custom_status;
         let mut new = graft(call, new, &old);
         carry_over(&mut new, &old);
         if res.group == "certificates.k8s.io" {
@@ -421,12 +475,7 @@ async fn run_steps(
         }
         call.complete(&mut new);
         if !applied {
-            let now = call.cluster.timestamp();
-            let manager = call.manager(options);
-            let sub = call.managed_subresource();
-            let types = VersionTypes::new(call);
-            let writer = call.writer(&manager, sub, &res.api_version, &now);
-            ek_apply::managed::update(&types, Some(&old), &mut new, &writer, &reset_fields(res, sub));
+            record(call, options, &mut new, &old);
         }
         call.own(&mut new, Some(&old));
         let mut new = call.admit_mutating(Operation::Update, new, Some(&old), options).await?;
@@ -469,6 +518,16 @@ async fn run_steps(
         }
     }
     Err(conflict())
+}
+
+/// Enters a plain write into the books.
+fn record(call: &Call, options: &WriteOptions, new: &mut Value, old: &Value) {
+    let now = call.cluster.timestamp();
+    let manager = call.manager(options);
+    let sub = call.managed_subresource();
+    let types = VersionTypes::new(call);
+    let writer = call.writer(&manager, sub, &call.res.api_version, &now);
+    ek_apply::managed::update(&types, Some(old), new, &writer, &reset_fields(&call.res, sub));
 }
 
 /// Finalizers are gone, grace has passed: the object may go.
