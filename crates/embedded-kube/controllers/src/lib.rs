@@ -24,8 +24,10 @@ mod events;
 mod gc;
 mod namespaces;
 mod objects;
+mod placement;
 mod pods;
 mod replicas;
+mod scheduler;
 mod tables;
 mod whom;
 
@@ -47,5 +49,6 @@ pub fn all(_options: Options) -> Vec<Arc<dyn Controller>> {
         Arc::new(deployment::Deployments),
         Arc::new(replicas::REPLICA_SETS),
         Arc::new(replicas::REPLICATION_CONTROLLERS),
+        Arc::new(scheduler::Scheduler::default()),
     ]
 }

@@ -4,4 +4,5 @@
 
 mod deployments;
 mod garbage;
+mod scheduling;
 mod world;
