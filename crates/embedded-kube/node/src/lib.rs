@@ -1,0 +1,440 @@
+//! Nodes for embedded clusters, and what runs on them.
+//!
+//! A node is a Node object, a lease that is renewed and a range of addresses. Its pods live in one of two ways:
+//!
+//! * **simulated**: a pod walks through [`stage`]s, which are data: in which state, for which pods, after how long,
+//!   what happens. Failures are asked for by annotation. Such a pod says so: `zaffre.io/simulated: "true"`.
+//! * **really**: a container whose image is registered in [`Programs`] is a future of this process, with its arguments,
+//!   environment, files, log, probes and loopback ports ([`program`]).
+//!
+//! Both are one state machine (`pod::plan`), a pure function from (pod, what really runs, time) to (status, events,
+//! what to start and stop).
+//!
+//! ```text
+//! feed ─> engine ─> kubelet(key) ─> plan ─> one status write, events, start/stop
+//!                      ▲                              │
+//!                      └── poke: a program ended, a probe changed its mind ── run (tasks of real programs only)
+//! ```
+//!
+//! There is no task per node or per simulated pod, and no loop that looks whether something has changed. This crate
+//! may touch its data directory and the loopback interface.
+//!
+//! ```no_run
+//! # async fn example(host: ek_server::Host) -> Result<(), Box<dyn std::error::Error>> {
+//! use ek_node::{NodeSpec, Nodes, Options};
+//! let nodes = Nodes::new(&host, Options::new("/var/lib/zaffre/nodes"));
+//! let engine = ek_engine::Engine::new(&host, nodes.controllers());
+//! nodes.attach(&engine);
+//! nodes.add_node("main", "node-1", NodeSpec::default()).await?;
+//! tokio::spawn(engine.run());
+//! # Ok(()) }
+//! ```
+//!
+//! Rejected: a task per pod (ten thousand pods are ten thousand timers and stacks), and a kubelet API on a socket per
+//! node (nobody but our own API server would call it).
+
+mod events;
+mod heartbeat;
+mod kubelet;
+mod node;
+mod pod;
+pub mod program;
+mod programs;
+mod run;
+mod services;
+pub mod stage;
+
+pub use events::Events;
+pub use node::{EMBEDDED, NodeSpec};
+pub use program::{ExecOutput, FnProgram, Program, ProgramContext, Programs};
+pub use run::volumes::{ACCOUNT, CsiDriver, CsiDrivers, CsiRequest};
+pub use stage::{Delay, Select, Stage, StageSet};
+
+use ek_engine::{ClusterId, Controller, Engine};
+use ek_meta::{Status, object};
+use ek_server::{Access, Deletion, Host};
+use jiff::{SignedDuration, Timestamp};
+use node::Addresses;
+use parking_lot::{Mutex, RwLock};
+use pod::Memory;
+use run::Runtime;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Tables this crate reads and writes.
+pub(crate) mod tables {
+    use ek_server::registry::table_name;
+    use ek_store::TableName;
+    use std::sync::LazyLock;
+    macro_rules! tables {
+        ($($name:ident = $group:literal, $plural:literal;)*) => {
+            $(pub static $name: LazyLock<TableName> = LazyLock::new(|| table_name($group, $plural));)*
+        };
+    }
+    tables! {
+        PODS = "", "pods";
+        NODES = "", "nodes";
+        EVENTS = "", "events";
+        SECRETS = "", "secrets";
+        CONFIG_MAPS = "", "configmaps";
+        SERVICES = "", "services";
+        CLAIMS = "", "persistentvolumeclaims";
+        SLICES = "discovery.k8s.io", "endpointslices";
+        LEASES = "coordination.k8s.io", "leases";
+    }
+}
+
+/// What nodes are made with.
+pub struct Options {
+    /// Volumes and claims are directories below it.
+    pub data_dir: PathBuf,
+    /// Delays are drawn from it.
+    pub seed: u64,
+    pub stages: StageSet,
+    pub programs: Programs,
+    pub csi: CsiDrivers,
+    /// Between two renewals of a node's lease.
+    pub heartbeat: SignedDuration,
+    pub events: Events,
+}
+
+impl Options {
+    pub fn new(data_dir: impl Into<PathBuf>) -> Options {
+        Options {
+            data_dir: data_dir.into(),
+            seed: 0,
+            stages: StageSet::realistic(),
+            programs: Programs::builtin(),
+            csi: CsiDrivers::new(),
+            heartbeat: SignedDuration::from_secs(10),
+            events: Events::All,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no cluster {0:?}")]
+    NoCluster(String),
+    #[error("there is no node {0:?} of ours in that cluster")]
+    NoNode(String),
+    #[error("cannot {action} {what}")]
+    Api { action: &'static str, what: String, source: Status },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    beat: Option<Timestamp>,
+    report: Option<Timestamp>,
+    /// The Node's revision when it was last looked at.
+    seen: u64,
+}
+
+/// One node of ours.
+pub(crate) struct NodeState {
+    pub(crate) address: String,
+    pub(crate) network: Ipv4Addr,
+    pub(crate) addresses: Mutex<Addresses>,
+    pub(crate) times: Mutex<Times>,
+    lost: AtomicBool,
+    number: u32,
+}
+
+impl NodeState {
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+/// Nodes and remembered pods of one cluster.
+#[derive(Default)]
+struct ClusterState {
+    nodes: HashMap<String, Arc<NodeState>>,
+    /// Of pods that wait for something: by key, with the uid it is about.
+    pods: HashMap<Box<str>, (Box<str>, Memory)>,
+    /// Which node a pod's address is of.
+    homes: HashMap<Box<str>, (Box<str>, Arc<NodeState>)>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) host: Host,
+    pub(crate) options: Options,
+    pub(crate) runtime: Runtime,
+    pub(crate) turn: AtomicUsize,
+    clusters: RwLock<HashMap<ClusterId, ClusterState>>,
+}
+
+/// All nodes of a host; cheap to clone.
+#[derive(Clone)]
+pub struct Nodes(pub(crate) Arc<Inner>);
+
+impl Nodes {
+    pub fn new(host: &Host, options: Options) -> Nodes {
+        let runtime = Runtime::new(options.data_dir.clone(), host.clock().clone());
+        Nodes(Arc::new(Inner {
+            host: host.clone(),
+            options,
+            runtime,
+            turn: AtomicUsize::new(0),
+            clusters: RwLock::default(),
+        }))
+    }
+
+    /// For the engine.
+    pub fn controllers(&self) -> Vec<Arc<dyn Controller>> {
+        vec![Arc::new(heartbeat::Heartbeat(self.0.clone())), Arc::new(kubelet::Kubelet(self.0.clone()))]
+    }
+
+    /// Programs that end and probes that change their mind ask this engine for a run; Services and the streams of
+    /// `kubectl logs`, `exec` and `port-forward` are answered from here on.
+    pub fn attach(&self, engine: &Engine) {
+        self.0.runtime.attach(engine);
+        self.0.host.set_services(self.clone());
+    }
+
+    fn access(&self, cluster: &str) -> Result<Access, Error> {
+        let id = ClusterId::new(cluster);
+        self.0.host.access(&id, kubelet::NAME).ok_or_else(|| Error::NoCluster(cluster.to_owned()))
+    }
+
+    /// Adds a node, or takes over one of that name.
+    pub async fn add_node(&self, cluster: &str, name: &str, spec: NodeSpec) -> Result<(), Error> {
+        let access = self.access(cluster)?;
+        let failed = |source| Error::Api { action: "register node", what: name.to_owned(), source };
+        let object = match access.get(&tables::NODES, "", name) {
+            Some(there) => there,
+            None => {
+                let number = self.0.free_number(access.id());
+                let object = spec.object(name, number, access.now(), &access.random().uuid());
+                let status = object["status"].clone();
+                let created = access.create(&tables::NODES, object).await.map_err(failed)?;
+                // Creation may not keep a status; a node without one is of no use to a scheduler.
+                let fill = |n: &mut Value| {
+                    let missing = n["status"]["capacity"].is_null();
+                    if missing {
+                        n["status"] = status.clone();
+                    }
+                    missing
+                };
+                access.update(&tables::NODES, "", name, "status", fill).await.map_err(failed)?;
+                created
+            }
+        };
+        self.0.adopt(&access, &object);
+        self.0.runtime.poke_node(access.id(), name);
+        Ok(())
+    }
+
+    /// Removes a node and, at once, what ran on it.
+    pub async fn remove_node(&self, cluster: &str, name: &str) -> Result<(), Error> {
+        let access = self.access(cluster)?;
+        let failed = |source| Error::Api { action: "remove node", what: name.to_owned(), source };
+        self.0.drop_node(access.id(), name);
+        access.delete(&tables::NODES, "", name, Deletion::default()).await.map_err(failed)?;
+        access.delete(&tables::LEASES, "kube-node-lease", name, Deletion::default()).await.map_err(failed)?;
+        for (key, uid) in pods_on(&access, name) {
+            let (ns, pod) = ek_engine::split(&key);
+            let how = Deletion { uid: Some(&uid), grace_seconds: Some(0), propagation: None };
+            access.delete(&tables::PODS, ns, pod, how).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The machine is gone without a word: no more heartbeats, its programs end, its pods stay as they were.
+    pub fn lose_node(&self, cluster: &str, name: &str) -> Result<(), Error> {
+        let id = ClusterId::new(cluster);
+        let node = self.0.node(&id, name).ok_or_else(|| Error::NoNode(name.to_owned()))?;
+        node.lost.store(true, Ordering::Relaxed);
+        self.0.runtime.end_node(&id, Some(name));
+        Ok(())
+    }
+
+    /// It is back, and goes on.
+    pub fn restore_node(&self, cluster: &str, name: &str) -> Result<(), Error> {
+        let access = self.access(cluster)?;
+        let node = self.0.node(access.id(), name).ok_or_else(|| Error::NoNode(name.to_owned()))?;
+        node.lost.store(false, Ordering::Relaxed);
+        *node.times.lock() = Times::default();
+        self.0.runtime.poke_node(access.id(), name);
+        for (key, _) in pods_on(&access, name) {
+            self.0.runtime.poke(access.id(), &key);
+        }
+        Ok(())
+    }
+
+    /// Names of our nodes in a cluster, sorted.
+    pub fn names(&self, cluster: &str) -> Vec<String> {
+        let clusters = self.0.clusters.read();
+        let nodes = clusters.get(&ClusterId::new(cluster)).map(|c| c.nodes.keys().cloned());
+        let mut names: Vec<String> = nodes.into_iter().flatten().collect();
+        names.sort();
+        names
+    }
+
+    /// Asks for a failure of a pod (see [`stage::FAIL`]); `None` takes it back.
+    pub async fn fail(&self, cluster: &str, ns: &str, pod: &str, failure: Option<&str>) -> Result<(), Error> {
+        let access = self.access(cluster)?;
+        let set = |p: &mut Value| {
+            let annotations = object::metadata_mut(p).entry("annotations").or_insert_with(|| json!({}));
+            let before = annotations.clone();
+            match (failure, annotations.as_object_mut()) {
+                (Some(f), Some(a)) => _ = a.insert(stage::FAIL.into(), json!(f)),
+                (None, Some(a)) => _ = a.remove(stage::FAIL),
+                _ => {}
+            }
+            before != *annotations
+        };
+        let failed = |source| Error::Api { action: "change pod", what: format!("{ns}/{pod}"), source };
+        access.update(&tables::PODS, ns, pod, "", set).await.map_err(failed)?;
+        Ok(())
+    }
+
+    /// In manual mode: lets a pod make this many transitions.
+    pub fn step(&self, cluster: &str, ns: &str, pod: &str, transitions: u32) -> Result<(), Error> {
+        let access = self.access(cluster)?;
+        let key = ek_store::object_key(ns, pod);
+        let entry = access.entry(&tables::PODS, ns, pod);
+        let missing = || Status::not_found("", "pods", pod);
+        let entry =
+            entry.ok_or_else(|| Error::Api { action: "step pod", what: key.clone(), source: missing() })?;
+        let mut memory = self.0.memory(access.id(), &key, &entry.meta.uid);
+        memory.steps = memory.steps.saturating_add(transitions);
+        self.0.remember(access.id(), &key, &entry.meta.uid, memory);
+        self.0.runtime.poke(access.id(), &key);
+        Ok(())
+    }
+
+    /// Where a port of a running program really is.
+    pub fn resolve_pod(&self, cluster: &str, ns: &str, pod: &str, port: u16) -> Option<SocketAddr> {
+        self.0.runtime.port(&ClusterId::new(cluster), &ek_store::object_key(ns, pod), port)
+    }
+}
+
+/// Keys and uids of the pods on a node.
+fn pods_on(access: &Access, node: &str) -> Vec<(Arc<str>, String)> {
+    let view = access.table(&tables::PODS);
+    (view.objects.iter())
+        .filter(|(_, e)| kubelet::node_name(&e.bytes).is_some_and(|n| n == node))
+        .map(|(k, e)| (k.clone(), e.meta.uid.to_string()))
+        .collect()
+}
+
+impl Inner {
+    pub(crate) fn node(&self, cluster: &ClusterId, name: &str) -> Option<Arc<NodeState>> {
+        self.clusters.read().get(cluster)?.nodes.get(name).cloned()
+    }
+
+    fn free_number(&self, cluster: &ClusterId) -> u32 {
+        let clusters = self.clusters.read();
+        let Some(c) = clusters.get(cluster) else { return 0 };
+        (0..).find(|n| !c.nodes.values().any(|s| s.number == *n)).unwrap_or(0)
+    }
+
+    /// Takes over a node from its object; its pods keep their addresses.
+    pub(crate) fn adopt(&self, access: &Access, object: &Value) -> Arc<NodeState> {
+        let name = object::name(object);
+        if let Some(known) = self.node(access.id(), name) {
+            return known;
+        }
+        let network = object["spec"]["podCIDR"].as_str().and_then(|c| c.split('/').next()?.parse().ok());
+        let number = object["metadata"]["annotations"][EMBEDDED].as_str().and_then(|n| n.parse().ok());
+        let number = number.unwrap_or_else(|| self.free_number(access.id()));
+        let network = network.unwrap_or_else(|| node::pod_network(number));
+        let addresses = object["status"]["addresses"].as_array().into_iter().flatten();
+        let address =
+            addresses.into_iter().find(|a| a["type"] == "InternalIP").and_then(|a| a["address"].as_str());
+        let mut taken = Addresses::default();
+        let pods = pods_on(access, name);
+        for (key, uid) in &pods {
+            let (ns, pod) = ek_engine::split(key);
+            let ip =
+                access.get(&tables::PODS, ns, pod).and_then(|p| p["status"]["podIP"].as_str()?.parse().ok());
+            if let Some(ip) = ip {
+                taken.keep(network, uid, ip);
+            }
+        }
+        let state = Arc::new(NodeState {
+            address: address.unwrap_or("127.0.0.1").to_owned(),
+            network,
+            addresses: Mutex::new(taken),
+            times: Mutex::default(),
+            lost: AtomicBool::new(false),
+            number,
+        });
+        self.clusters
+            .write()
+            .entry(access.id().clone())
+            .or_default()
+            .nodes
+            .insert(name.to_owned(), state.clone());
+        for (key, _) in pods {
+            self.runtime.poke(access.id(), &key);
+        }
+        state
+    }
+
+    pub(crate) fn drop_node(&self, cluster: &ClusterId, name: &str) {
+        let mut clusters = self.clusters.write();
+        let Some(c) = clusters.get_mut(cluster) else { return };
+        if c.nodes.remove(name).is_some() {
+            drop(clusters);
+            self.runtime.end_node(cluster, Some(name));
+        }
+    }
+
+    /// A cluster is gone.
+    pub(crate) fn forget(&self, cluster: &ClusterId) {
+        if self.clusters.write().remove(cluster).is_some() {
+            self.runtime.end_node(cluster, None);
+        }
+    }
+
+    /// The pod's address on its node.
+    pub(crate) fn address(
+        &self,
+        cluster: &ClusterId,
+        key: &str,
+        uid: &str,
+        node: &Arc<NodeState>,
+    ) -> Ipv4Addr {
+        let ip = node.addresses.lock().of(node.network, uid);
+        if let Some(c) = self.clusters.write().get_mut(cluster) {
+            let old = c.homes.insert(key.into(), (uid.into(), node.clone()));
+            if let Some((before, home)) = old.filter(|(u, _)| **u != *uid) {
+                home.addresses.lock().free(&before);
+            }
+        }
+        ip
+    }
+
+    pub(crate) fn memory(&self, cluster: &ClusterId, key: &str, uid: &str) -> Memory {
+        let clusters = self.clusters.read();
+        let known = clusters.get(cluster).and_then(|c| c.pods.get(key));
+        known.filter(|(u, _)| **u == *uid).map(|(_, m)| m.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn remember(&self, cluster: &ClusterId, key: &str, uid: &str, memory: Memory) {
+        let mut clusters = self.clusters.write();
+        let Some(c) = clusters.get_mut(cluster) else { return };
+        if memory.is_idle() {
+            c.pods.remove(key);
+        } else {
+            c.pods.insert(key.into(), (uid.into(), memory));
+        }
+    }
+
+    /// A pod is gone: its address is free, its programs end.
+    pub(crate) fn forget_pod(&self, cluster: &ClusterId, key: &str) {
+        if let Some(c) = self.clusters.write().get_mut(cluster) {
+            c.pods.remove(key);
+            if let Some((uid, home)) = c.homes.remove(key) {
+                home.addresses.lock().free(&uid);
+            }
+        }
+        self.runtime.end_key(cluster, key);
+    }
+}

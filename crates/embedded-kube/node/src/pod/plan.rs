@@ -1,0 +1,527 @@
+//! From what a pod's status says to what it should say now.
+//!
+//! A pure function: the same pod, facts, memory and time give the same plan. Transitions that are due together
+//! are made together, so a pod whose stages take no time goes from assigned to ready in one write.
+
+use super::conditions::{initialized, restarts, summarize};
+use super::container::{State, Unit, backoff_seconds, full_name};
+use super::{Fact, Facts, Known, Memory, Note};
+use crate::stage::{ContainerKind, EXIT_CODE, On, SIMULATED, Stage, StageSet, Subject, Then};
+use ek_meta::{object, time};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// The world around a pod.
+pub(crate) struct Surroundings<'a> {
+    pub stages: &'a StageSet,
+    pub seed: u64,
+    pub now: Timestamp,
+    pub host_ip: &'a str,
+    pub pod_ip: &'a str,
+    pub facts: &'a Facts,
+    /// Whether a container is run by a program.
+    pub real: &'a (dyn Fn(&Value) -> bool + Sync),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// The pod as it should be: status, and the mark of what is simulated.
+    pub pod: Value,
+    pub changed: bool,
+    pub notes: Vec<Note>,
+    /// Look again at this time.
+    pub wake: Option<Timestamp>,
+    /// Containers whose program must start before the plan can go on, with the number of the run.
+    pub start: Vec<(String, i64)>,
+    /// Containers whose program must end.
+    pub stop: Vec<String>,
+    /// Everything has ended: remove the pod.
+    pub gone: bool,
+    pub memory: Memory,
+}
+
+struct Draft<'a, 'b> {
+    pod: &'a Value,
+    world: &'b Surroundings<'b>,
+    units: Vec<Unit<'a>>,
+    status: Value,
+    plan: Plan,
+}
+
+/// Transitions without an end would be a mistake in a stage set; this many are not needed by any pod.
+const ENOUGH: usize = 10_000;
+
+pub(crate) fn plan(pod: &Value, memory: &Memory, world: &Surroundings<'_>) -> Plan {
+    let mut d = Draft {
+        pod,
+        world,
+        units: Unit::all(pod),
+        status: match &pod["status"] {
+            Value::Object(o) => Value::Object(o.clone()),
+            _ => json!({}),
+        },
+        plan: Plan { memory: memory.clone(), ..Plan::default() },
+    };
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if !pod["metadata"]["deletionTimestamp"].is_null() {
+        d.terminate(ended);
+        d.plan.pod = pod.clone();
+        return d.plan;
+    }
+    if ended {
+        d.plan.pod = pod.clone();
+        d.plan.memory = Memory::default();
+        return d.plan;
+    }
+    for _ in 0..ENOUGH {
+        if !d.advance() {
+            break;
+        }
+    }
+    d.finish()
+}
+
+impl<'a> Draft<'a, '_> {
+    /// One transition, if one is due.
+    fn advance(&mut self) -> bool {
+        if self.status["startTime"].is_null() {
+            let subject = Subject { pod: self.pod, container: None };
+            return self.pod_stage(On::Assigned, subject);
+        }
+        if self.status["reason"] == "Evicted" {
+            return false;
+        }
+        for i in 0..self.units.len() {
+            if self.observe(i) {
+                return true;
+            }
+        }
+        for i in 0..self.units.len() {
+            let kind = self.units[i].kind;
+            if kind == ContainerKind::Main && !initialized(&self.units) {
+                break;
+            }
+            if self.move_on(i) {
+                return true;
+            }
+            let u = &self.units[i];
+            let blocks = match kind {
+                ContainerKind::Init => u.state() != State::Terminated { code: 0 },
+                ContainerKind::Sidecar => !u.is_started(),
+                ContainerKind::Main => false,
+            };
+            if blocks {
+                break;
+            }
+        }
+        self.end_sidecars()
+    }
+
+    fn is_real(&self, i: usize) -> bool {
+        (self.world.real)(self.units[i].spec)
+    }
+
+    /// Takes over what a program did by itself.
+    fn observe(&mut self, i: usize) -> bool {
+        if !self.is_real(i) || self.units[i].state() != State::Running {
+            return false;
+        }
+        let now = self.world.now;
+        let u = &mut self.units[i];
+        match self.world.facts.get(u.name).and_then(|k| k.at(u.round())) {
+            Some(Fact::Running { started, ready, .. }) => {
+                let is = (u.is_started(), u.is_ready());
+                u.status["started"] = json!(started);
+                u.status["ready"] = json!(*started && *ready);
+                is != (*started, *started && *ready)
+            }
+            Some(Fact::Exited { at, code, reason, message, .. }) => {
+                u.exit(*code, reason, message, *at);
+                true
+            }
+            // The process that ran it is gone, and the program with it.
+            _ => {
+                u.exit(137, "Error", "the program ended together with the process that ran it", now);
+                true
+            }
+        }
+    }
+
+    fn move_on(&mut self, i: usize) -> bool {
+        let u = &self.units[i];
+        match u.state() {
+            State::Waiting if matches!(u.waiting_reason(), "ErrImagePull" | "ImagePullBackOff") => {
+                self.pull_again(i)
+            }
+            State::Waiting if u.status["lastState"]["terminated"].is_object() => self.restart(i),
+            State::Waiting => self.container_stage(i, On::Waiting),
+            State::Running if self.is_real(i) => false,
+            State::Running if u.is_ready() => self.container_stage(i, On::Ready),
+            State::Running => self.container_stage(i, On::Running),
+            State::Terminated { code } => {
+                let finished = u.kind == ContainerKind::Sidecar && self.main_over();
+                if restarts(self.pod, u.kind, code) && !finished { self.restart(i) } else { false }
+            }
+        }
+    }
+
+    fn main_over(&self) -> bool {
+        let mut main = self.units.iter().filter(|u| u.kind == ContainerKind::Main);
+        main.all(|u| matches!(u.state(), State::Terminated { code } if !restarts(self.pod, u.kind, code)))
+    }
+
+    /// Sidecars end with what they stand beside.
+    fn end_sidecars(&mut self) -> bool {
+        let failed = self.units.iter().any(|u| {
+            u.kind == ContainerKind::Init
+                && matches!(u.state(), State::Terminated { code } if code != 0 && !restarts(self.pod, u.kind, code))
+        });
+        if !failed && !self.main_over() {
+            return false;
+        }
+        let now = self.world.now;
+        for i in 0..self.units.len() {
+            if self.units[i].kind != ContainerKind::Sidecar || self.units[i].state() != State::Running {
+                continue;
+            }
+            if self.is_real(i) {
+                let name = self.units[i].name.to_owned();
+                if !self.plan.stop.contains(&name) {
+                    self.plan.stop.push(name);
+                }
+            } else {
+                self.units[i].exit(0, "Completed", "", now);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the time for `stage` of `unit` has come; starts the wait if it has not begun.
+    fn due(
+        &mut self,
+        unit: &str,
+        stage: &str,
+        round: i64,
+        wait: impl FnOnce() -> Option<SignedDuration>,
+    ) -> bool {
+        let now = self.world.now;
+        let timers = &mut self.plan.memory.timers;
+        let at = match timers.get(unit) {
+            Some((s, r, at)) if s == stage && *r == round => *at,
+            _ => {
+                let at = wait().map(|d| now.checked_add(d).unwrap_or(Timestamp::MAX));
+                timers.insert(unit.to_owned(), (stage.to_owned(), round, at));
+                at
+            }
+        };
+        match at {
+            Some(at) if at <= now => {}
+            Some(at) => {
+                self.plan.wake = Some(self.plan.wake.map_or(at, |w| w.min(at)));
+                return false;
+            }
+            None => return false,
+        }
+        if self.world.stages.manual {
+            if self.plan.memory.steps == 0 {
+                return false;
+            }
+            self.plan.memory.steps -= 1;
+        }
+        self.plan.memory.timers.remove(unit);
+        true
+    }
+
+    fn stage_due(&mut self, unit: &str, stage: &Stage, subject: Subject<'_>, round: i64) -> bool {
+        let (seed, probes) = (self.world.seed, self.world.stages.probes);
+        stage.then != Then::Stay
+            && self
+                .due(unit, &stage.name, round, || stage.delay.pick(seed, &stage.name, subject, round, probes))
+    }
+
+    fn pod_stage(&mut self, on: On, subject: Subject<'_>) -> bool {
+        let stages = self.world.stages;
+        let Some(stage) = stages.find(on, subject) else { return false };
+        if !self.stage_due("", stage, subject, 0) {
+            return false;
+        }
+        match &stage.then {
+            Then::Sandbox => {
+                self.status["startTime"] = json!(time::rfc3339(self.world.now));
+                self.status["hostIP"] = json!(self.world.host_ip);
+                self.status["hostIPs"] = json!([{"ip": self.world.host_ip}]);
+                self.status["podIP"] = json!(self.world.pod_ip);
+                self.status["podIPs"] = json!([{"ip": self.world.pod_ip}]);
+                let first = self.units.first().is_some_and(|u| u.kind != ContainerKind::Main);
+                for u in &mut self.units {
+                    u.wait(if first { "PodInitializing" } else { "ContainerCreating" }, None);
+                }
+                true
+            }
+            Then::Patch(p) => self.patch(p),
+            Then::Evict { message } => self.evict(message),
+            _ => false,
+        }
+    }
+
+    fn patch(&mut self, patch: &Value) -> bool {
+        let before = self.status.clone();
+        merge(&mut self.status, patch);
+        before != self.status
+    }
+
+    fn evict(&mut self, message: &str) -> bool {
+        let now = self.world.now;
+        self.status["reason"] = json!("Evicted");
+        self.status["message"] = json!(message);
+        self.note(true, "Evicted", message.to_owned(), None);
+        for i in 0..self.units.len() {
+            if self.is_real(i) {
+                let name = self.units[i].name.to_owned();
+                self.plan.stop.push(name);
+            }
+            if self.units[i].state() == State::Running {
+                self.units[i].exit(137, "Error", "", now);
+            }
+        }
+        true
+    }
+
+    fn note(&mut self, warning: bool, reason: &'static str, message: String, unit: Option<usize>) {
+        let field_path = unit.map(|i| self.units[i].field_path());
+        self.plan.notes.push(Note { warning, reason, message, field_path });
+    }
+
+    fn container_stage(&mut self, i: usize, on: On) -> bool {
+        let stages = self.world.stages;
+        let u = &self.units[i];
+        let (subject, round, name) = (u.subject(self.pod), u.round(), u.name);
+        let Some(stage) = stages.find(on, subject) else { return false };
+        // What a program does is not for stages to decide, only when it starts.
+        if self.is_real(i) && stage.then == Then::Start && self.world.facts.contains_key(name) {
+            return self.start(i, round);
+        }
+        if !self.stage_due(name, stage, subject, round) {
+            return false;
+        }
+        let now = self.world.now;
+        match &stage.then {
+            Then::Start => self.start(i, round),
+            Then::PullError => {
+                let image = self.units[i].spec["image"].as_str().unwrap_or_default().to_owned();
+                let why = format!("failed to pull and unpack image {image:?}: not found (simulated)");
+                self.note(false, "Pulling", format!("Pulling image {image:?}"), Some(i));
+                self.note(true, "Failed", format!("Failed to pull image {image:?}: {why}"), Some(i));
+                self.note(true, "Failed", "Error: ErrImagePull".to_owned(), Some(i));
+                self.units[i].wait("ErrImagePull", Some(&why));
+                true
+            }
+            Then::Ready => {
+                self.units[i].status["started"] = json!(true);
+                self.units[i].status["ready"] = json!(true);
+                true
+            }
+            Then::Exit { code, reason } => {
+                let asked =
+                    self.pod["metadata"]["annotations"][EXIT_CODE].as_str().and_then(|c| c.parse().ok());
+                let code = asked
+                    .filter(|_| *code == 0 && self.units[i].kind == ContainerKind::Main)
+                    .unwrap_or(*code);
+                let reason = if code != 0 && reason == "Completed" { "Error" } else { reason };
+                self.units[i].exit(code, reason, "", now);
+                true
+            }
+            Then::Evict { message } => self.evict(message),
+            Then::Patch(p) => self.patch(p),
+            Then::Sandbox | Then::Gone | Then::Stay => false,
+        }
+    }
+
+    /// Starts the run of this number, or waits for the program that must start first.
+    fn start(&mut self, i: usize, round: i64) -> bool {
+        let (now, uid) = (self.world.now, object::uid(self.pod));
+        let name = self.units[i].name;
+        let (id, since) = if self.is_real(i) {
+            match self.world.facts.get(name).and_then(|k| k.at(round)) {
+                Some(Fact::Running { id, since, .. } | Fact::Exited { id, since, .. }) => {
+                    (Some(id.clone()), *since)
+                }
+                Some(Fact::Blocked { reason, message }) => {
+                    if self.units[i].waiting_reason() != reason {
+                        self.note(true, "Failed", format!("Error: {message}"), Some(i));
+                    }
+                    self.units[i].wait(reason, Some(message));
+                    // What it lacks may come at any time; looking for it costs little.
+                    let at = now.checked_add(SignedDuration::from_secs(10)).unwrap_or(now);
+                    self.plan.wake = Some(self.plan.wake.map_or(at, |w| w.min(at)));
+                    return false;
+                }
+                _ => {
+                    let due = (name.to_owned(), round);
+                    if !self.plan.start.contains(&due) {
+                        self.plan.start.push(due);
+                    }
+                    return false;
+                }
+            }
+        } else {
+            (None, now)
+        };
+        let image = self.units[i].spec["image"].as_str().unwrap_or_default().to_owned();
+        if round == 0 {
+            let text = format!("Container image {image:?} already present on machine");
+            self.note(false, "Pulled", text, Some(i));
+        }
+        self.note(false, "Created", format!("Created container: {name}"), Some(i));
+        self.note(false, "Started", format!("Started container {name}"), Some(i));
+        self.units[i].run(uid, id.as_deref(), since, round);
+        self.plan.memory.timers.remove(name);
+        true
+    }
+
+    /// A container that ended and is wanted again.
+    fn restart(&mut self, i: usize) -> bool {
+        let round = self.units[i].round();
+        let wait = self.units[i].backoff();
+        let name = self.units[i].name;
+        let known = self.world.facts.get(name).is_some_and(|k| k.round == round + 1);
+        if !known && !self.due(name, "backoff", round, || Some(wait)) {
+            if self.units[i].waiting_reason() != "CrashLoopBackOff" && wait > SignedDuration::ZERO {
+                let pod = full_name(self.pod);
+                let text = format!("back-off {} restarting failed container={name} pod={pod}", span(wait));
+                self.units[i].wait_again("CrashLoopBackOff", &text);
+                let text = format!("Back-off restarting failed container {name} in pod {pod}");
+                self.note(true, "BackOff", text, Some(i));
+            }
+            return false;
+        }
+        self.start(i, round + 1)
+    }
+
+    /// An image that did not come: back off, then try what the stages say now.
+    fn pull_again(&mut self, i: usize) -> bool {
+        let u = &self.units[i];
+        let (name, image) = (u.name, u.spec["image"].as_str().unwrap_or_default().to_owned());
+        let tries = self.plan.memory.timers.get(name).filter(|(s, ..)| s == "pull").map_or(1, |(_, r, _)| *r);
+        let stages = self.world.stages;
+        let heals = stages.find(On::Waiting, u.subject(self.pod)).is_none_or(|s| s.then != Then::PullError);
+        if u.waiting_reason() == "ErrImagePull" {
+            // The first look shows the error, all further ones that it is being waited out.
+            let shown = SignedDuration::from_secs(if stages.probes { 2 } else { 0 });
+            if !self.due(name, "pull-error-shown", tries, || Some(shown)) {
+                return false;
+            }
+            let text = format!("Back-off pulling image {image:?}");
+            self.note(false, "BackOff", text.clone(), Some(i));
+            self.note(true, "Failed", "Error: ImagePullBackOff".to_owned(), Some(i));
+            let wait = SignedDuration::from_secs(backoff_seconds(tries));
+            self.due(name, "pull", tries, || Some(wait));
+            self.units[i].wait("ImagePullBackOff", Some(&text));
+            return false;
+        }
+        let wait = SignedDuration::from_secs(backoff_seconds(tries));
+        if !self.due(name, "pull", tries, || Some(wait)) {
+            return false;
+        }
+        if heals {
+            self.units[i].wait("ContainerCreating", None);
+            return true;
+        }
+        self.note(true, "Failed", format!("Failed to pull image {image:?}: not found (simulated)"), Some(i));
+        let again = SignedDuration::from_secs(backoff_seconds(tries + 1));
+        self.due(name, "pull", tries + 1, || Some(again));
+        false
+    }
+
+    /// A pod that is to go: its programs end within the grace, then it is gone.
+    fn terminate(&mut self, ended: bool) {
+        let grace = self.pod["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(30).max(0);
+        if !self.plan.memory.killing && !ended {
+            self.plan.memory.killing = true;
+            self.plan.memory.timers.clear();
+            for i in 0..self.units.len() {
+                if self.units[i].state() == State::Running {
+                    self.note(
+                        false,
+                        "Killing",
+                        format!("Stopping container {}", self.units[i].name),
+                        Some(i),
+                    );
+                }
+            }
+        }
+        let running = |k: &Known| matches!(k.fact, Fact::Running { .. });
+        let programs: Vec<String> =
+            self.world.facts.iter().filter(|(_, f)| running(f)).map(|(n, _)| n.clone()).collect();
+        if !programs.is_empty() {
+            self.plan.stop = programs;
+            return;
+        }
+        if ended || self.units.iter().any(|u| (self.world.real)(u.spec)) {
+            self.plan.gone = true;
+            return;
+        }
+        let subject = Subject { pod: self.pod, container: None };
+        let stages = self.world.stages;
+        let Some(stage) = stages.find(On::Terminating, subject) else { return };
+        let (seed, probes) = (self.world.seed, stages.probes);
+        let wait = || {
+            let d = stage.delay.pick(seed, &stage.name, subject, 0, probes)?;
+            Some(d.min(SignedDuration::from_secs(grace)))
+        };
+        self.plan.gone = stage.then == Then::Gone && self.due("", &stage.name, grace, wait);
+    }
+
+    fn finish(mut self) -> Plan {
+        let started = !self.status["startTime"].is_null();
+        let mut new = self.pod.clone();
+        if started {
+            summarize(self.pod, &self.units, &mut self.status, self.world.now);
+            let simulated = (0..self.units.len()).any(|i| !self.is_real(i));
+            let of = |init: bool| {
+                let some = self.units.iter().filter(move |u| (u.kind != ContainerKind::Main) == init);
+                some.map(|u| u.status.clone()).collect::<Vec<_>>()
+            };
+            let (init, main) = (of(true), of(false));
+            if !init.is_empty() {
+                self.status["initContainerStatuses"] = Value::Array(init);
+            }
+            self.status["containerStatuses"] = Value::Array(main);
+            if simulated && new["metadata"]["annotations"][SIMULATED] != "true" {
+                if !new["metadata"]["annotations"].is_object() {
+                    new["metadata"]["annotations"] = json!({});
+                }
+                new["metadata"]["annotations"][SIMULATED] = json!("true");
+            }
+            new["status"] = self.status;
+        }
+        self.plan.changed = new != *self.pod;
+        self.plan.pod = new;
+        self.plan
+    }
+}
+
+/// `10s`, `1m20s`, as durations are written in messages.
+fn span(d: SignedDuration) -> String {
+    let s = d.as_secs();
+    if s < 60 { format!("{s}s") } else { format!("{}m{}s", s / 60, s % 60) }
+}
+
+/// RFC 7386.
+fn merge(into: &mut Value, patch: &Value) {
+    let Value::Object(p) = patch else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (k, v) in p {
+        if v.is_null() {
+            into.as_object_mut().map(|o| o.remove(k));
+        } else {
+            merge(&mut into[k], v);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Programs: containers that are code of this process.
+//!
+//! A program is a future. It is given everything a container has: arguments, environment, files, an address to
+//! listen on, somewhere to write its log, an account to speak to its cluster with, and word when it has to stop. It
+//! cannot do harm by ending, by panicking or by never ending; what it must not do is block its thread.
+
+use crate::Inner;
+use crate::run::log::LogRing;
+use crate::stage::glob;
+use ek_engine::ClusterId;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+/// What a command that was executed in a container came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecOutput {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub code: i32,
+}
+
+/// Something that runs as a container.
+pub trait Program: Send + Sync + 'static {
+    /// Runs until it is done or told to stop; returns the exit code.
+    fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32>;
+
+    /// Executes a command as if in the container; `None` if it knows none of that name, then the built-in ones
+    /// are tried.
+    fn exec(&self, _: ProgramContext, _: Vec<String>, _: Vec<u8>) -> BoxFuture<'static, Option<ExecOutput>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+/// A program made of a function.
+pub struct FnProgram<F>(pub F);
+
+impl<F, R> Program for FnProgram<F>
+where
+    F: Fn(ProgramContext) -> R + Send + Sync + 'static,
+    R: Future<Output = i32> + Send + 'static,
+{
+    fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
+        Box::pin((self.0)(ctx))
+    }
+}
+
+/// Which images are programs.
+#[derive(Clone, Default)]
+pub struct Programs(Vec<Entry>);
+
+#[derive(Clone)]
+struct Entry {
+    image: String,
+    command: Option<String>,
+    program: Arc<dyn Program>,
+}
+
+impl Programs {
+    pub fn new() -> Programs {
+        Programs::default()
+    }
+
+    /// The small ones this crate comes with, under `zaffre.io/…`.
+    pub fn builtin() -> Programs {
+        crate::programs::builtin()
+    }
+
+    /// Containers whose image fits the glob run this. What is registered last is tried first.
+    pub fn register(&mut self, image: &str, program: impl Program) -> &mut Programs {
+        self.register_command(image, None, Arc::new(program))
+    }
+
+    /// As [`Programs::register`], but only where the first word of the command is this one.
+    pub fn register_command(
+        &mut self,
+        image: &str,
+        command: Option<&str>,
+        program: Arc<dyn Program>,
+    ) -> &mut Programs {
+        let command = command.map(str::to_owned);
+        self.0.insert(0, Entry { image: image.to_owned(), command, program });
+        self
+    }
+
+    pub fn with(mut self, image: &str, program: impl Program) -> Programs {
+        self.register(image, program);
+        self
+    }
+
+    pub(crate) fn find(&self, container: &Value) -> Option<&Arc<dyn Program>> {
+        let image = container["image"].as_str().unwrap_or_default();
+        let word = container["command"][0].as_str().or_else(|| container["args"][0].as_str());
+        (self.0.iter())
+            .find(|e| glob(&e.image, image) && e.command.as_ref().is_none_or(|c| Some(c.as_str()) == word))
+            .map(|e| &e.program)
+    }
+}
+
+/// A port of a container: where it really is.
+pub(crate) struct Port {
+    pub address: SocketAddr,
+    /// Bound before the program starts, so that nothing is refused while it gets ready; taken by it.
+    pub listener: Option<TcpListener>,
+}
+
+pub(crate) struct ContextParts {
+    pub cluster: ClusterId,
+    pub namespace: String,
+    pub pod: String,
+    pub pod_ip: String,
+    pub labels: BTreeMap<String, String>,
+    pub container: String,
+    pub command: Vec<String>,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    /// Mount path, real path, read-only; the longest mount path first.
+    pub mounts: Vec<(String, PathBuf, bool)>,
+    pub client: kube::Client,
+    pub log: Arc<LogRing>,
+    pub stop: CancellationToken,
+    pub ports: Arc<Mutex<HashMap<u16, Port>>>,
+    pub nodes: Weak<Inner>,
+    pub clock: clock::SharedClock,
+}
+
+/// What a program is given; cheap to clone.
+#[derive(Clone)]
+pub struct ProgramContext(pub(crate) Arc<ContextParts>);
+
+impl ProgramContext {
+    pub fn cluster(&self) -> &ClusterId {
+        &self.0.cluster
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    pub fn pod(&self) -> &str {
+        &self.0.pod
+    }
+
+    pub fn pod_ip(&self) -> &str {
+        &self.0.pod_ip
+    }
+
+    pub fn container(&self) -> &str {
+        &self.0.container
+    }
+
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        &self.0.labels
+    }
+
+    pub fn command(&self) -> &[String] {
+        &self.0.command
+    }
+
+    pub fn args(&self) -> &[String] {
+        &self.0.args
+    }
+
+    pub fn env(&self) -> &BTreeMap<String, String> {
+        &self.0.env
+    }
+
+    pub fn clock(&self) -> &clock::SharedClock {
+        &self.0.clock
+    }
+
+    /// A client of the pod's cluster, as the pod's service account.
+    pub fn client(&self) -> kube::Client {
+        self.0.client.clone()
+    }
+
+    /// Where a path of the container really is. Paths under no mount do not exist.
+    pub fn path(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let path = path.as_ref();
+        // A way back up would lead out of the volume.
+        if path.components().any(|c| c == std::path::Component::ParentDir) {
+            return None;
+        }
+        self.0.mounts.iter().find_map(|(at, real, _)| Some(join(real, path.strip_prefix(at).ok()?)))
+    }
+
+    pub fn mounts(&self) -> impl Iterator<Item = &str> {
+        self.0.mounts.iter().map(|(at, ..)| at.as_str())
+    }
+
+    /// Writes to the container's log.
+    pub fn log(&self, text: impl AsRef<str>) {
+        self.0.log.write(self.0.clock.now(), text.as_ref());
+    }
+
+    /// Where connections to a port of this container arrive: a port of the loopback interface.
+    pub async fn listener(&self, port: u16) -> io::Result<TcpListener> {
+        if let Some(p) = self.0.ports.lock().get_mut(&port)
+            && let Some(bound) = p.listener.take()
+        {
+            return Ok(bound);
+        }
+        let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = bound.local_addr()?;
+        self.0.ports.lock().insert(port, Port { address, listener: None });
+        Ok(bound)
+    }
+
+    /// Done when the container has to stop. What goes on after its grace is aborted.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.0.stop
+    }
+
+    /// Where `name.namespace.svc:port` (or `name.namespace`, or `name`) really is.
+    pub fn resolve(&self, host: &str, port: u16) -> Option<SocketAddr> {
+        let (name, rest) = host.split_once('.').unwrap_or((host, ""));
+        let namespace = match rest.split('.').next().unwrap_or_default() {
+            "" => self.0.namespace.as_str(),
+            ns => ns,
+        };
+        crate::services::resolve(&self.0.nodes.upgrade()?, &self.0.cluster, namespace, name, port)
+    }
+
+    /// Connects to a Service by its name.
+    pub async fn dial(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let missing =
+            || io::Error::new(io::ErrorKind::HostUnreachable, format!("no ready endpoint of {host}:{port}"));
+        TcpStream::connect(self.resolve(host, port).ok_or_else(missing)?).await
+    }
+}
+
+/// `real` itself when there is nothing below it; a mounted file has no children.
+fn join(real: &Path, below: &Path) -> PathBuf {
+    if below.as_os_str().is_empty() { real.to_owned() } else { real.join(below) }
+}

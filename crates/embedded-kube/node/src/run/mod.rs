@@ -1,0 +1,564 @@
+//! Programs that run: started, probed, stopped, and what is known of them.
+//!
+//! Each running container has one task that looks after its program and one per probe. They touch nothing but this
+//! bookkeeping and then ask for a run of the pod's key; all writing is done there.
+
+pub(crate) mod command;
+pub(crate) mod env;
+pub(crate) mod files;
+pub(crate) mod log;
+pub(crate) mod probe;
+pub(crate) mod volumes;
+
+use crate::pod::container::container_id;
+use crate::pod::{Fact, Facts, Known, Note};
+use crate::program::{ContextParts, Port, Program, ProgramContext};
+use crate::{Inner, kubelet, tables};
+use ek_auth::User;
+use ek_engine::{ClusterId, Engine};
+use ek_meta::object;
+use ek_server::Access;
+use jiff::Timestamp;
+use log::LogRing;
+use parking_lot::Mutex;
+use probe::{Probe, Role, Verdict};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use volumes::{PodVolumes, VolumeWorld};
+
+/// Why a container cannot start.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+struct ContainerRun {
+    round: i64,
+    fact: Fact,
+    before: Option<Fact>,
+    stop: CancellationToken,
+    /// Seconds it has once it is told to stop.
+    grace: Arc<Mutex<i64>>,
+    ctx: Option<ProgramContext>,
+    program: Arc<dyn Program>,
+    log: Arc<LogRing>,
+    previous: Option<Arc<LogRing>>,
+    ports: Arc<Mutex<HashMap<u16, Port>>>,
+}
+
+struct PodRun {
+    cluster: ClusterId,
+    key: Arc<str>,
+    node: String,
+    containers: HashMap<String, ContainerRun>,
+    /// Taken out while it is being updated.
+    volumes: Option<PodVolumes>,
+    refs: Vec<(bool, String)>,
+    notes: Vec<Note>,
+}
+
+#[derive(Default)]
+struct Runs {
+    pods: HashMap<String, PodRun>,
+    keys: HashMap<ClusterId, HashMap<Arc<str>, String>>,
+}
+
+pub(crate) struct Runtime {
+    runs: Mutex<Runs>,
+    dir: PathBuf,
+    engine: OnceLock<Engine>,
+    clock: clock::SharedClock,
+}
+
+impl Runtime {
+    pub(crate) fn new(dir: PathBuf, clock: clock::SharedClock) -> Runtime {
+        Runtime { runs: Mutex::default(), dir, engine: OnceLock::new(), clock }
+    }
+
+    pub(crate) fn attach(&self, engine: &Engine) {
+        let _ = self.engine.set(engine.clone());
+    }
+
+    pub(crate) fn poke(&self, cluster: &ClusterId, key: &str) {
+        if let Some(engine) = self.engine.get() {
+            engine.poke(cluster, kubelet::NAME, key);
+        }
+    }
+
+    pub(crate) fn poke_node(&self, cluster: &ClusterId, node: &str) {
+        if let Some(engine) = self.engine.get() {
+            engine.poke(cluster, "node-heartbeat", node);
+        }
+    }
+
+    pub(crate) fn facts(&self, uid: &str) -> Facts {
+        let runs = self.runs.lock();
+        let Some(pod) = runs.pods.get(uid) else { return Facts::new() };
+        let known =
+            |c: &ContainerRun| Known { round: c.round, fact: c.fact.clone(), before: c.before.clone() };
+        pod.containers.iter().map(|(n, c)| (n.clone(), known(c))).collect()
+    }
+
+    /// What was lacking may be there by now.
+    pub(crate) fn clear_blocked(&self, uid: &str) {
+        if let Some(pod) = self.runs.lock().pods.get_mut(uid) {
+            for c in pod.containers.values_mut().filter(|c| matches!(c.fact, Fact::Blocked { .. })) {
+                // A run that never began leaves what is known of the one before.
+                c.round = -1;
+            }
+        }
+    }
+
+    /// Events that probes and programs left behind.
+    pub(crate) fn take_notes(&self, uid: &str) -> Vec<Note> {
+        self.runs.lock().pods.get_mut(uid).map(|p| std::mem::take(&mut p.notes)).unwrap_or_default()
+    }
+
+    /// A pod of the same name but another uid is another pod; the old one's programs end.
+    pub(crate) fn replace_stale(&self, cluster: &ClusterId, key: &str, uid: &str) {
+        let stale = {
+            let runs = self.runs.lock();
+            runs.keys.get(cluster).and_then(|k| k.get(key)).filter(|u| *u != uid).cloned()
+        };
+        if let Some(old) = stale {
+            self.end(&old);
+        }
+    }
+
+    /// Pods whose files come from this object.
+    pub(crate) fn readers(&self, cluster: &ClusterId, table: &str, key: &str) -> Vec<Arc<str>> {
+        let secret = table == "/secrets";
+        let (ns, name) = ek_engine::split(key);
+        let runs = self.runs.lock();
+        let Some(keys) = runs.keys.get(cluster) else { return Vec::new() };
+        let reads = |uid: &String| {
+            runs.pods.get(uid).is_some_and(|p| p.refs.iter().any(|(s, n)| *s == secret && n == name))
+        };
+        let here = |k: &Arc<str>| ek_engine::split(k).0 == ns;
+        keys.iter().filter(|(k, uid)| here(k) && reads(uid)).map(|(k, _)| k.clone()).collect()
+    }
+
+    pub(crate) fn remove_claim(&self, uid: &str) {
+        let dir = self.dir.join("claims").join(uid);
+        if !uid.is_empty() && dir.exists() {
+            tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir));
+        }
+    }
+
+    /// Starts a container's program; what stands in its way becomes a fact.
+    pub(crate) async fn start(
+        &self,
+        inner: &Arc<Inner>,
+        access: &Access,
+        pod: &Value,
+        ip: &str,
+        container: &str,
+        round: i64,
+    ) {
+        let uid = object::uid(pod);
+        let lists = [&pod["spec"]["initContainers"], &pod["spec"]["containers"]];
+        let spec = lists.into_iter().filter_map(Value::as_array).flatten().find(|c| c["name"] == container);
+        let Some(spec) = spec else { return };
+        let Some(program) = inner.options.programs.find(spec).cloned() else { return };
+        let mut volumes = self.open(access, pod);
+        let made = self.context(inner, access, pod, ip, spec, &mut volumes).await;
+        let refs = volumes.refs.iter().cloned().collect();
+        let mut runs = self.runs.lock();
+        let Some(run) = runs.pods.get_mut(uid) else { return };
+        run.volumes = Some(volumes);
+        run.refs = refs;
+        let (previous, before) = run.containers.remove(container).map(|c| (c.log, c.fact)).unzip();
+        let blocked = |b: Blocked| Fact::Blocked { reason: b.reason.to_owned(), message: b.message };
+        let (ctx, fact) = match made {
+            Ok(ctx) => {
+                let id = container_id(uid, container, round).replace("containerd://", "zaffre://");
+                (Some(ctx), Fact::Running { id, since: access.now(), started: true, ready: true })
+            }
+            Err(b) => (None, blocked(b)),
+        };
+        let entry = ContainerRun {
+            round,
+            fact,
+            before,
+            stop: ctx.as_ref().map(|c| c.stopping().clone()).unwrap_or_default(),
+            grace: Arc::new(Mutex::new(30)),
+            log: ctx.as_ref().map_or_else(Default::default, |c| c.0.log.clone()),
+            ports: ctx.as_ref().map_or_else(Default::default, |c| c.0.ports.clone()),
+            previous,
+            program: program.clone(),
+            ctx,
+        };
+        let Some(ctx) = entry.ctx.clone() else {
+            run.containers.insert(container.to_owned(), entry);
+            return;
+        };
+        let grace = entry.grace.clone();
+        let stop = entry.stop.clone();
+        run.containers.insert(container.to_owned(), entry);
+        drop(runs);
+        self.supervise(inner, uid, container, round, spec, ctx, program, (stop, grace));
+    }
+
+    /// The pod's bookkeeping, made if there is none, and its volumes in hand.
+    fn open(&self, access: &Access, pod: &Value) -> PodVolumes {
+        let uid = object::uid(pod).to_owned();
+        let key: Arc<str> = format!("{}/{}", object::namespace(pod), object::name(pod)).into();
+        let mut runs = self.runs.lock();
+        runs.keys.entry(access.id().clone()).or_default().insert(key.clone(), uid.clone());
+        let dir = self.dir.join("pods").join(&uid);
+        let run = runs.pods.entry(uid).or_insert_with(|| PodRun {
+            cluster: access.id().clone(),
+            key,
+            node: pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned(),
+            containers: HashMap::new(),
+            volumes: None,
+            refs: Vec::new(),
+            notes: Vec::new(),
+        });
+        run.volumes.take().unwrap_or_else(|| PodVolumes::new(dir))
+    }
+
+    async fn context(
+        &self,
+        inner: &Arc<Inner>,
+        access: &Access,
+        pod: &Value,
+        ip: &str,
+        spec: &Value,
+        volumes: &mut PodVolumes,
+    ) -> Result<ProgramContext, Blocked> {
+        let host = pod["status"]["hostIP"].as_str().unwrap_or("127.0.0.1");
+        let claims = self.dir.join("claims");
+        let world = VolumeWorld { access, pod, ips: (ip, host), csi: &inner.options.csi, claims: &claims };
+        volumes.update(&world).await?;
+        let env = env::build(access, pod, spec, ip, host)?;
+        let mut ports = HashMap::new();
+        for p in spec["ports"].as_array().into_iter().flatten() {
+            let Some(number) = p["containerPort"].as_u64().and_then(|n| u16::try_from(n).ok()) else {
+                continue;
+            };
+            if p["protocol"].as_str().unwrap_or("TCP") != "TCP" {
+                continue;
+            }
+            let failed = |e: std::io::Error| Blocked {
+                reason: "CreateContainerError",
+                message: format!("port {number}: {e}"),
+            };
+            let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+            let address = bound.local_addr().map_err(failed)?;
+            ports.insert(number, Port { address, listener: Some(bound) });
+        }
+        let labels = pod["metadata"]["labels"].as_object().into_iter().flatten();
+        let ns = object::namespace(pod);
+        let user = User::service_account(ns, volumes::account(pod)).authenticated();
+        Ok(ProgramContext(Arc::new(ContextParts {
+            cluster: access.id().clone(),
+            namespace: ns.to_owned(),
+            pod: object::name(pod).to_owned(),
+            pod_ip: ip.to_owned(),
+            labels: labels.map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect(),
+            container: spec["name"].as_str().unwrap_or_default().to_owned(),
+            command: env::words(&spec["command"], &env),
+            args: env::words(&spec["args"], &env),
+            mounts: volumes.mounts(spec, &env)?,
+            env,
+            client: access.client_as(user),
+            log: Arc::default(),
+            stop: CancellationToken::new(),
+            ports: Arc::new(Mutex::new(ports)),
+            nodes: Arc::downgrade(inner),
+            clock: self.clock.clone(),
+        })))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call, and each of them is something else")]
+    fn supervise(
+        &self,
+        inner: &Arc<Inner>,
+        uid: &str,
+        container: &str,
+        round: i64,
+        spec: &Value,
+        ctx: ProgramContext,
+        program: Arc<dyn Program>,
+        (stop, grace): (CancellationToken, Arc<Mutex<i64>>),
+    ) {
+        let probes: Vec<Probe> = [Role::Startup, Role::Readiness, Role::Liveness]
+            .into_iter()
+            .filter_map(|r| Probe::of(r, spec, &ctx, &program))
+            .collect();
+        let has = |r: Role| probes.iter().any(|p| p.role == r);
+        self.change(uid, container, round, |f| {
+            if let Fact::Running { started, ready, .. } = f {
+                (*started, *ready) = (!has(Role::Startup), !has(Role::Readiness));
+            }
+        });
+        let (weak, uid, container) = (Arc::downgrade(inner), uid.to_owned(), container.to_owned());
+        tokio::spawn(async move {
+            let mut running = tokio::spawn(program.run(ctx.clone()));
+            let opinion = {
+                let (weak, uid, container, stop) =
+                    (weak.clone(), uid.clone(), container.clone(), stop.clone());
+                move |role: Role, verdict: Verdict| {
+                    let Some(inner) = weak.upgrade() else { return false };
+                    inner.runtime.heard(&uid, &container, round, role, &verdict, &stop)
+                }
+            };
+            let probing = async move {
+                // Until it has started, nobody asks whether it is ready or alive.
+                let (first, rest): (Vec<_>, Vec<_>) =
+                    probes.into_iter().partition(|p| p.role == Role::Startup);
+                for p in first {
+                    p.watch(&opinion).await;
+                }
+                futures::future::join_all(rest.into_iter().map(|p| p.watch(&opinion))).await;
+                std::future::pending::<()>().await;
+            };
+            let ended = tokio::select! {
+                r = &mut running => r,
+                () = probing => return,
+                () = stop.cancelled() => {
+                    let seconds = u64::try_from(*grace.lock()).unwrap_or(0);
+                    match tokio::time::timeout(Duration::from_secs(seconds), &mut running).await {
+                        Ok(r) => r,
+                        Err(_) => {
+                            running.abort();
+                            running.await
+                        }
+                    }
+                }
+            };
+            let (code, reason, message) = match ended {
+                Ok(0) => (0, "Completed", String::new()),
+                Ok(code) => (i64::from(code), "Error", String::new()),
+                Err(e) if e.is_panic() => {
+                    (134, "Error", format!("the program panicked: {}", panic_text(e.into_panic())))
+                }
+                Err(_) => (137, "Error", "the program did not stop in time".to_owned()),
+            };
+            if !message.is_empty() {
+                ctx.log(&message);
+            }
+            ctx.0.log.close();
+            // Nobody listens any more.
+            ctx.0.ports.lock().clear();
+            if let Some(inner) = weak.upgrade() {
+                inner.runtime.ended(&uid, &container, round, code, reason, &message);
+            }
+        });
+    }
+
+    fn change(
+        &self,
+        uid: &str,
+        container: &str,
+        round: i64,
+        how: impl FnOnce(&mut Fact),
+    ) -> Option<(ClusterId, Arc<str>)> {
+        let mut runs = self.runs.lock();
+        let pod = runs.pods.get_mut(uid)?;
+        let c = pod.containers.get_mut(container).filter(|c| c.round == round)?;
+        how(&mut c.fact);
+        Some((pod.cluster.clone(), pod.key.clone()))
+    }
+
+    fn ended(&self, uid: &str, container: &str, round: i64, code: i64, reason: &str, message: &str) {
+        let now = self.clock.now();
+        let told = self.change(uid, container, round, |fact| {
+            if let Fact::Running { id, since, .. } = fact.clone() {
+                let (reason, message) = (reason.to_owned(), message.to_owned());
+                *fact = Fact::Exited { id, since, at: now, code, reason, message };
+            }
+        });
+        if let Some((cluster, key)) = told {
+            self.poke(&cluster, &key);
+        }
+    }
+
+    /// A probe's opinion; returns whether it should go on looking.
+    fn heard(
+        &self,
+        uid: &str,
+        container: &str,
+        round: i64,
+        role: Role,
+        verdict: &Verdict,
+        stop: &CancellationToken,
+    ) -> bool {
+        let told = self.change(uid, container, round, |fact| {
+            if let Fact::Running { started, ready, .. } = fact {
+                match (role, verdict) {
+                    (Role::Startup, Verdict::Success) => *started = true,
+                    (Role::Readiness, v) => *ready = *v == Verdict::Success,
+                    _ => {}
+                }
+            }
+        });
+        let Some((cluster, key)) = told else { return false };
+        if let Verdict::Failure(why) = verdict {
+            let mut runs = self.runs.lock();
+            if let Some(pod) = runs.pods.get_mut(uid) {
+                let field_path = Some(format!("spec.containers{{{container}}}"));
+                let message = format!("{} probe failed: {why}", role.name());
+                pod.notes.push(Note {
+                    warning: true,
+                    reason: "Unhealthy",
+                    message,
+                    field_path: field_path.clone(),
+                });
+                if role != Role::Readiness {
+                    let message = format!(
+                        "Container {container} failed {} probe, will be restarted",
+                        role.name().to_lowercase()
+                    );
+                    pod.notes.push(Note { warning: false, reason: "Killing", message, field_path });
+                }
+            }
+        }
+        self.poke(&cluster, &key);
+        match (role, verdict) {
+            (Role::Startup, _) => {
+                if *verdict != Verdict::Success {
+                    stop.cancel();
+                }
+                false
+            }
+            (Role::Liveness, Verdict::Failure(_)) => {
+                stop.cancel();
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Asks programs to stop within `grace` seconds.
+    pub(crate) fn stop(&self, uid: &str, containers: &[String], grace: i64) {
+        let runs = self.runs.lock();
+        let Some(pod) = runs.pods.get(uid) else { return };
+        for c in containers.iter().filter_map(|n| pod.containers.get(n)) {
+            *c.grace.lock() = grace;
+            c.stop.cancel();
+        }
+    }
+
+    /// Ends a pod's programs at once and removes its files.
+    pub(crate) fn end(&self, uid: &str) {
+        let mut runs = self.runs.lock();
+        let Some(pod) = runs.pods.remove(uid) else { return };
+        if let Some(keys) = runs.keys.get_mut(&pod.cluster) {
+            keys.retain(|_, u| u != uid);
+            if keys.is_empty() {
+                runs.keys.remove(&pod.cluster);
+            }
+        }
+        drop(runs);
+        for c in pod.containers.values() {
+            *c.grace.lock() = 0;
+            c.stop.cancel();
+            c.log.close();
+        }
+        let dir = self.dir.join("pods").join(uid);
+        if pod.volumes.is_some_and(|v| v.dir == dir) {
+            // Whoever ends it need not wait for the disk; without a runtime there is nobody to do it later.
+            let remove = move || _ = std::fs::remove_dir_all(dir);
+            match tokio::runtime::Handle::try_current() {
+                Ok(h) => _ = h.spawn_blocking(remove),
+                Err(_) => remove(),
+            }
+        }
+    }
+
+    pub(crate) fn end_key(&self, cluster: &ClusterId, key: &str) {
+        let uid = self.runs.lock().keys.get(cluster).and_then(|k| k.get(key)).cloned();
+        if let Some(uid) = uid {
+            self.end(&uid);
+        }
+    }
+
+    pub(crate) fn end_node(&self, cluster: &ClusterId, node: Option<&str>) {
+        let uids: Vec<String> = {
+            let runs = self.runs.lock();
+            let on = |p: &PodRun| p.cluster == *cluster && node.is_none_or(|n| p.node == n);
+            runs.pods.iter().filter(|(_, p)| on(p)).map(|(u, _)| u.clone()).collect()
+        };
+        for uid in uids {
+            self.end(&uid);
+        }
+    }
+
+    /// Keeps a running pod's files as they should be; says when to look again.
+    pub(crate) async fn refresh(
+        &self,
+        inner: &Arc<Inner>,
+        access: &Access,
+        pod: &Value,
+        ip: &str,
+    ) -> Option<Timestamp> {
+        let uid = object::uid(pod);
+        let mut volumes = self.runs.lock().pods.get_mut(uid)?.volumes.take()?;
+        let host = pod["status"]["hostIP"].as_str().unwrap_or("127.0.0.1");
+        let claims = self.dir.join("claims");
+        let world = VolumeWorld { access, pod, ips: (ip, host), csi: &inner.options.csi, claims: &claims };
+        let result = volumes.update(&world).await;
+        if let Err(b) = &result {
+            tracing::debug!(pod = object::name(pod), why = b.message, "files are not up to date");
+        }
+        let next = volumes.refresh;
+        let refs = volumes.refs.iter().cloned().collect();
+        let mut runs = self.runs.lock();
+        let run = runs.pods.get_mut(uid)?;
+        // What was read before it failed still counts.
+        if result.is_ok() {
+            run.refs = refs;
+        }
+        run.volumes = Some(volumes);
+        next
+    }
+
+    /// Where a port of a pod really is.
+    pub(crate) fn port(&self, cluster: &ClusterId, key: &str, port: u16) -> Option<SocketAddr> {
+        let runs = self.runs.lock();
+        let uid = runs.keys.get(cluster)?.get(key)?;
+        let pod = runs.pods.get(uid)?;
+        pod.containers.values().find_map(|c| c.ports.lock().get(&port).map(|p| p.address))
+    }
+
+    /// A container's log: of this run or of the one before.
+    pub(crate) fn log(&self, uid: &str, container: &str, previous: bool) -> Option<Arc<LogRing>> {
+        let runs = self.runs.lock();
+        let c = runs.pods.get(uid)?.containers.get(container)?;
+        if previous { c.previous.clone() } else { Some(c.log.clone()) }
+    }
+
+    /// A running container, to execute something in.
+    pub(crate) fn inside(&self, uid: &str, container: &str) -> Option<(Arc<dyn Program>, ProgramContext)> {
+        let runs = self.runs.lock();
+        let c = runs.pods.get(uid)?.containers.get(container)?;
+        matches!(c.fact, Fact::Running { .. }).then(|| Some((c.program.clone(), c.ctx.clone()?)))?
+    }
+}
+
+fn panic_text(p: Box<dyn std::any::Any + Send>) -> String {
+    match p.downcast::<String>() {
+        Ok(s) => *s,
+        Err(p) => p.downcast_ref::<&str>().map_or_else(|| "without a word".to_owned(), |s| (*s).to_owned()),
+    }
+}
+
+/// Labels of a pod, for selectors.
+pub(crate) fn labels(pod: &Value) -> BTreeMap<&str, &str> {
+    let map = pod["metadata"]["labels"].as_object().into_iter().flatten();
+    map.filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect()
+}
+
+/// A stored pod.
+pub(crate) fn pod(access: &Access, ns: &str, name: &str) -> Option<Value> {
+    access.get(&tables::PODS, ns, name)
+}

@@ -1,0 +1,184 @@
+//! Probes of programs: real connections to their loopback ports.
+
+use crate::program::{Port, Program, ProgramContext};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Startup,
+    Readiness,
+    Liveness,
+}
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Role::Startup => "Startup",
+            Role::Readiness => "Readiness",
+            Role::Liveness => "Liveness",
+        }
+    }
+}
+
+/// One probe of one container.
+#[derive(Clone)]
+pub(crate) struct Probe {
+    pub role: Role,
+    spec: Value,
+    container: Value,
+    ctx: ProgramContext,
+    program: Arc<dyn Program>,
+}
+
+/// A probe's opinion changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Success,
+    Failure(String),
+}
+
+impl Probe {
+    pub(crate) fn of(
+        role: Role,
+        container: &Value,
+        ctx: &ProgramContext,
+        program: &Arc<dyn Program>,
+    ) -> Option<Probe> {
+        let field = match role {
+            Role::Startup => "startupProbe",
+            Role::Readiness => "readinessProbe",
+            Role::Liveness => "livenessProbe",
+        };
+        let spec = container.get(field).filter(|p| p.is_object())?.clone();
+        Some(Probe { role, spec, container: container.clone(), ctx: ctx.clone(), program: program.clone() })
+    }
+
+    fn seconds(&self, field: &str, or: u64) -> Duration {
+        Duration::from_secs(self.spec[field].as_u64().unwrap_or(or))
+    }
+
+    /// Looks again and again; `tell` hears of each change of opinion and says whether to go on.
+    pub(crate) async fn watch(self, tell: impl Fn(Role, Verdict) -> bool) {
+        let period = self.seconds("periodSeconds", 10).max(Duration::from_millis(100));
+        tokio::time::sleep(self.seconds("initialDelaySeconds", 0)).await;
+        let enough = |field: &str, or: u64| self.spec[field].as_u64().unwrap_or(or).max(1);
+        let (good, bad) = (enough("successThreshold", 1), enough("failureThreshold", 3));
+        let (mut successes, mut failures) = (0u64, 0u64);
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let timeout = self.seconds("timeoutSeconds", 1).max(Duration::from_millis(100));
+            let seen = match tokio::time::timeout(timeout, self.look()).await {
+                Ok(r) => r,
+                Err(_) => Err("context deadline exceeded".to_owned()),
+            };
+            let verdict = match seen {
+                Ok(()) => {
+                    (successes, failures) = (successes.saturating_add(1), 0);
+                    (successes == good).then_some(Verdict::Success)
+                }
+                Err(why) => {
+                    (successes, failures) = (0, failures.saturating_add(1));
+                    (failures == bad).then_some(Verdict::Failure(why))
+                }
+            };
+            if let Some(v) = verdict
+                && !tell(self.role, v)
+            {
+                return;
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<(), String> {
+        let s = &self.spec;
+        if s["httpGet"].is_object() {
+            let port = self.address(&s["httpGet"]["port"])?;
+            return http(port, &s["httpGet"]).await;
+        }
+        if s["tcpSocket"].is_object() {
+            let port = self.address(&s["tcpSocket"]["port"])?;
+            return TcpStream::connect(port).await.map(|_| ()).map_err(|e| format!("dial tcp: {e}"));
+        }
+        if s["grpc"].is_object() {
+            let port = self.address(&s["grpc"]["port"])?;
+            return TcpStream::connect(port).await.map(|_| ()).map_err(|e| format!("dial tcp: {e}"));
+        }
+        if let Some(words) = s["exec"]["command"].as_array() {
+            let words: Vec<String> = words.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            let out = super::command::run(Some(&self.program), Some(&self.ctx), words, Vec::new()).await;
+            return match out.code {
+                0 => Ok(()),
+                _ => Err(String::from_utf8_lossy(&out.stderr).trim_end().to_owned()),
+            };
+        }
+        Ok(())
+    }
+
+    /// The loopback address of a port that the program has taken.
+    fn address(&self, port: &Value) -> Result<SocketAddr, String> {
+        let number = port_number(&self.container, port).ok_or_else(|| format!("port {port} is not known"))?;
+        taken(&self.ctx.0.ports, number)
+            .ok_or_else(|| format!("dial tcp {}:{number}: connect: connection refused", self.ctx.pod_ip()))
+    }
+}
+
+fn taken(ports: &Mutex<HashMap<u16, Port>>, number: u16) -> Option<SocketAddr> {
+    ports.lock().get(&number).filter(|p| p.listener.is_none()).map(|p| p.address)
+}
+
+/// A port by number, or by the name a container gives it.
+pub(crate) fn port_number(container: &Value, port: &Value) -> Option<u16> {
+    match port {
+        Value::Number(n) => n.as_u64().and_then(|n| u16::try_from(n).ok()),
+        Value::String(s) => s.parse().ok().or_else(|| {
+            let ports = container["ports"].as_array().into_iter().flatten();
+            let named = ports.into_iter().find(|p| p["name"] == s.as_str())?;
+            named["containerPort"].as_u64().and_then(|n| u16::try_from(n).ok())
+        }),
+        _ => None,
+    }
+}
+
+/// HTTPS is asked for in the clear only if the scheme says HTTP; certificates of pods are not checked by probes, so
+/// for HTTPS a connection that is accepted is enough.
+async fn http(address: SocketAddr, get: &Value) -> Result<(), String> {
+    let tcp = TcpStream::connect(address).await.map_err(|e| format!("dial tcp: {e}"))?;
+    if get["scheme"].as_str().unwrap_or("HTTP").eq_ignore_ascii_case("HTTPS") {
+        return Ok(());
+    }
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.map_err(|e| e.to_string())?;
+    let driver = tokio::spawn(connection);
+    let path = get["path"].as_str().filter(|p| p.starts_with('/')).unwrap_or("/");
+    let mut request = http::Request::get(path)
+        .header(http::header::HOST, address.to_string())
+        .header(http::header::USER_AGENT, "kube-probe/1.34");
+    for h in get["httpHeaders"].as_array().into_iter().flatten() {
+        if let (Some(k), Some(v)) = (h["name"].as_str(), h["value"].as_str()) {
+            request = request.header(k, v);
+        }
+    }
+    let answer = async {
+        let request = request.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
+        let code = sender.send_request(request).await.map_err(|e| e.to_string())?.status().as_u16();
+        if (200..400).contains(&code) {
+            Ok(())
+        } else {
+            Err(format!("HTTP probe failed with statuscode: {code}"))
+        }
+    }
+    .await;
+    driver.abort();
+    answer
+}

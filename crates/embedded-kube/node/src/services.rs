@@ -1,0 +1,90 @@
+//! Where Services really are: the loopback ports of programs behind them. Nothing ever dials a cluster IP.
+
+use crate::run::probe::port_number;
+use crate::run::{self, labels};
+use crate::{Inner, Nodes, tables};
+use ek_engine::ClusterId;
+use ek_server::{Access, ServiceResolver, parse};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl ServiceResolver for Nodes {
+    fn resolve(&self, cluster: &ClusterId, namespace: &str, name: &str, port: u16) -> Option<SocketAddr> {
+        resolve(&self.0, cluster, namespace, name, port)
+    }
+}
+
+/// The loopback address of one ready endpoint; they take turns.
+pub(crate) fn resolve(
+    inner: &Arc<Inner>,
+    cluster: &ClusterId,
+    ns: &str,
+    name: &str,
+    port: u16,
+) -> Option<SocketAddr> {
+    let access = inner.host.access(cluster, "kube-proxy")?;
+    let service = access.get(&tables::SERVICES, ns, name)?;
+    let ports = service["spec"]["ports"].as_array()?;
+    let spec = ports.iter().find(|p| p["port"].as_u64() == Some(u64::from(port)))?;
+    let mut pods = from_slices(&access, ns, name);
+    if pods.is_empty() {
+        pods = from_selector(&access, ns, &service["spec"]["selector"]);
+    }
+    let targets: Vec<SocketAddr> = (pods.iter())
+        .filter_map(|pod| {
+            let number = target_port(pod, spec)?;
+            let key = format!("{ns}/{}", ek_meta::object::name(pod));
+            inner.runtime.port(cluster, &key, number)
+        })
+        .collect();
+    let turn = inner.turn.fetch_add(1, Ordering::Relaxed);
+    targets.get(turn % targets.len().max(1)).copied()
+}
+
+/// Ready pods as the endpoint controller knows them.
+fn from_slices(access: &Access, ns: &str, service: &str) -> Vec<Value> {
+    let mut pods = Vec::new();
+    for (_, entry) in access.in_namespace(&tables::SLICES, ns) {
+        if entry.meta.label("kubernetes.io/service-name") != Some(service) {
+            continue;
+        }
+        let Some(slice) = parse(&entry) else { continue };
+        for e in slice["endpoints"].as_array().into_iter().flatten() {
+            let ready = e["conditions"]["ready"].as_bool().unwrap_or(true);
+            if let (true, Some("Pod"), Some(name)) =
+                (ready, e["targetRef"]["kind"].as_str(), e["targetRef"]["name"].as_str())
+            {
+                pods.extend(run::pod(access, ns, name));
+            }
+        }
+    }
+    pods
+}
+
+/// Ready pods by the Service's own selector, for clusters without an endpoint controller.
+fn from_selector(access: &Access, ns: &str, selector: &Value) -> Vec<Value> {
+    let Some(selector) = selector.as_object().filter(|s| !s.is_empty()) else { return Vec::new() };
+    let fits = |e: &ek_store::Entry| selector.iter().all(|(k, v)| e.meta.label(k) == v.as_str());
+    let all = access.in_namespace(&tables::PODS, ns).into_iter();
+    let mut pods: Vec<Value> =
+        all.filter(|(_, e)| fits(e) && !e.meta.deleting).filter_map(|(_, e)| parse(&e)).collect();
+    pods.retain(|p| {
+        let conditions = p["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        ready && !labels(p).is_empty()
+    });
+    pods
+}
+
+/// The container port behind a port of a Service.
+fn target_port(pod: &Value, port: &Value) -> Option<u16> {
+    let target = match &port["targetPort"] {
+        Value::Null => &port["port"],
+        t => t,
+    };
+    let sidecars = pod["spec"]["initContainers"].as_array().into_iter().flatten();
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    containers.chain(sidecars).find_map(|c| port_number(c, target))
+}

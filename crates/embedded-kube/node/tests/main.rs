@@ -1,0 +1,6 @@
+//! Nodes and pods as tests and clients see them.
+
+mod kit;
+mod nodes;
+mod programs;
+mod simulated;
