@@ -1,6 +1,7 @@
 //! `zaffre serve kube`.
 
 use crate::cli::KubeArgs;
+use crate::living::{self, Living, Wanted};
 use crate::output;
 use anyhow::{Context, bail};
 use ek_server::{ApiServer, ClusterConfig, Config, Storage};
@@ -37,6 +38,10 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
         let made = server.host().ensure(name, ClusterConfig::default()).await;
         made.with_context(|| format!("cannot serve cluster {name}"))?;
     }
+    let scratch = tempfile::tempdir().context("cannot make a directory for the nodes' volumes")?;
+    let node_dir = if args.in_memory { scratch.path() } else { args.data_dir.as_path() };
+    let wanted = Wanted { controllers: args.controllers, nodes: args.nodes };
+    let living = Living::start(server.host(), wanted, living::node_options(node_dir)).await?;
     let listening = server.listen(args.listen).await.with_context(|| {
         format!(
             "cannot serve on {}: choose another address with --listen, or port 0 for any free one",
@@ -62,6 +67,7 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     let drained = async {
         listening.drain().await;
         server.stop().await;
+        living.end().await;
     };
     tokio::select! {
         () = drained => Ok(()),
