@@ -23,7 +23,7 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 pub enum StrategicError {
     #[error("strategic merge patch must be an object")]
     NotAnObject,
-    #[error("unknown patch type [{0}] in map [{1}]")]
+    #[error("unknown patch type: {0} in map: {1}")]
     Directive(String, String),
     #[error("map: {0} does not contain declared merge key: {1}")]
     NoMergeKey(String, String),

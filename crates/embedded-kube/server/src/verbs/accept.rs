@@ -101,7 +101,7 @@ impl Call {
             return Err(super::update::apply_status(ApplyError::Invalid {
                 namespace: object::namespace(&value).to_owned(),
                 name: self.info.name.clone(),
-                api_version: res.api_version.clone(),
+                api_version: ek_apply::managed::group_version(&res.api_version),
                 kind: res.kind.clone(),
                 errors,
             }));
@@ -166,6 +166,12 @@ impl Call {
             let e = FieldError::invalid(&path, text("kind"), format!("must be {kind}"));
             let name = m.get("metadata").and_then(|m| m["name"].as_str()).unwrap_or_default();
             return Err(Status::invalid(&self.res.group, text("kind"), name, &[e]));
+        }
+        if source == Source::Patch && text("apiVersion") != api_version {
+            let path = ek_meta::FieldPath::new("apiVersion");
+            let e = FieldError::invalid(&path, text("apiVersion"), format!("must be {api_version}"));
+            let name = m.get("metadata").and_then(|m| m["name"].as_str()).unwrap_or_default();
+            return Err(Status::invalid(&self.res.group, kind, name, &[e]));
         }
         Ok(())
     }

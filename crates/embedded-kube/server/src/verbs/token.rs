@@ -98,8 +98,10 @@ fn bind(call: &Call, r: &Value, private: &mut Private) -> Result<(), Status> {
         "Secret" => (&tables::SECRETS, "secrets", ns),
         "Node" => (&tables::NODES, "nodes", ""),
         other => {
+            let version = r["apiVersion"].as_str().unwrap_or_default();
+            let (group, version) = version.split_once('/').unwrap_or(("", version));
             return Err(Status::bad_request(format!(
-                "cannot bind token for serviceaccount to object of type {other:?}: use Pod, Secret or Node"
+                "cannot bind token to object of type {group}/{version}, Kind={other}"
             )));
         }
     };
