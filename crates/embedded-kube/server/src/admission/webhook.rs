@@ -34,11 +34,13 @@ impl ServiceResolver for NoServices {
 #[derive(Clone)]
 pub struct Webhooks {
     resolver: Arc<dyn ServiceResolver>,
+    /// Answers of conversion webhooks.
+    pub converted: crate::convert::Converted,
 }
 
 impl Webhooks {
     pub fn new(resolver: Arc<dyn ServiceResolver>) -> Webhooks {
-        Webhooks { resolver }
+        Webhooks { resolver, converted: crate::convert::Converted::default() }
     }
 
     /// Posts `review` to where `config` (a WebhookClientConfig) points.
