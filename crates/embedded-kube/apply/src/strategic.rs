@@ -183,6 +183,11 @@ pub(crate) fn go(v: &Value) -> String {
     }
 }
 
+/// A value as Go prints maps and slices.
+pub fn go_format(v: &Value) -> String {
+    go(v)
+}
+
 fn go_map(m: &Object) -> String {
     let mut keys: Vec<_> = m.iter().collect();
     keys.sort_unstable_by(|a, b| a.0.cmp(b.0));

@@ -222,8 +222,14 @@ pub(super) fn runtime_class(e: &mut Errors, new: &Value, old: Option<&Value>) {
 
 pub(super) fn flow_schema(e: &mut Errors, new: &Value) {
     let (p, s) = (Path::ROOT.child("spec"), spec(new));
-    if let Some(n) = int_of(s, "matchingPrecedence").filter(|n| !(1..=10000).contains(n)) {
-        e.invalid(&p.child("matchingPrecedence"), n, "must be within 1 to 10000 (inclusive)");
+    match int_of(s, "matchingPrecedence") {
+        Some(n) if n > 10000 => {
+            e.invalid(&p.child("matchingPrecedence"), n, "must not be greater than 10000");
+        }
+        Some(n) if n < 1 => {
+            e.invalid(&p.child("matchingPrecedence"), n, "must be a positive value");
+        }
+        _ => {}
     }
     let level = s.get("priorityLevelConfiguration").unwrap_or(&Value::Null);
     let lp = p.child("priorityLevelConfiguration");
@@ -245,6 +251,31 @@ pub(super) fn flow_schema(e: &mut Errors, new: &Value) {
         let p = rp.index(i);
         if list(r, "subjects").is_empty() {
             e.required(&p.child("subjects"), "subjects must contain at least one value");
+        }
+        let sp = p.child("subjects");
+        for (j, subject) in list(r, "subjects").iter().enumerate() {
+            let at = sp.index(j);
+            let kinds = ["Group", "ServiceAccount", "User"];
+            if !kinds.contains(&str_of(subject, "kind")) {
+                e.not_supported(&at.child("kind"), str_of(subject, "kind"), &kinds);
+            }
+        }
+        let resources = p.child("resourceRules");
+        for (j, rule) in list(r, "resourceRules").iter().enumerate() {
+            let at = resources.index(j);
+            for (key, why) in [
+                ("verbs", "verbs must contain at least one value"),
+                ("apiGroups", "resource rules must supply at least one api group"),
+                ("resources", "resource rules must supply at least one resource"),
+            ] {
+                if list(rule, key).is_empty() {
+                    e.required(&at.child(key), why);
+                }
+            }
+            if list(rule, "namespaces").is_empty() && !bool_of(rule, "clusterScope") {
+                let why = "resource rules that are not cluster scoped must supply at least one namespace";
+                e.required(&at.child("namespaces"), why);
+            }
         }
         if list(r, "resourceRules").is_empty() && list(r, "nonResourceRules").is_empty() {
             e.required(&p, "at least one of resourceRules and nonResourceRules has to be non-empty");

@@ -153,7 +153,7 @@ fn bad_patch(call: &Call, s: Status, old: &Value, patch: &Decoded, ty: PatchType
     let prefix = format!("{kind} in version {version:?} cannot be handled as a {kind}: ");
     let why = s.message.strip_prefix(&prefix).unwrap_or(&s.message).to_owned();
     let shown = match ty {
-        PatchType::Strategic => go_format(&patch.value),
+        PatchType::Strategic => ek_apply::strategic::go_format(&patch.value),
         _ => {
             let mut shown = patched(call, old.clone(), &patch.value, ty).unwrap_or_default();
             // Nobody looks for a mistake in the books.
@@ -163,22 +163,6 @@ fn bad_patch(call: &Call, s: Status, old: &Value, patch: &Decoded, ty: PatchType
     };
     let e = FieldError::invalid(&FieldPath::new("patch"), shown, why);
     Status::invalid("", "", "", &[e])
-}
-
-/// A JSON value as Go prints maps and slices.
-fn go_format(v: &Value) -> String {
-    match v {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(s) => s.clone(),
-        Value::Array(a) => format!("[{}]", a.iter().map(go_format).collect::<Vec<_>>().join(" ")),
-        Value::Object(m) => {
-            let sorted: std::collections::BTreeMap<_, _> = m.iter().collect();
-            let pairs: Vec<String> =
-                sorted.into_iter().map(|(k, v)| format!("{k}:{}", go_format(v))).collect();
-            format!("map[{}]", pairs.join(" "))
-        }
-        other => other.to_string(),
-    }
 }
 
 /// `doc` with the patch applied.
