@@ -202,11 +202,7 @@ fn strategic_errors() {
             env(json!([{"$patch": "merge", "name": "A"}])),
             "merging lists cannot yet be specified in the patch",
         ),
-        (
-            json!({}),
-            json!({"$patch": "explode"}),
-            "unknown patch type [explode] in map [map[$patch:explode]]",
-        ),
+        (json!({}), json!({"$patch": "explode"}), "unknown patch type: explode in map: map[$patch:explode]"),
         (
             json!({}),
             json!({"spec": {"x": 1}, "$retainKeys": ["y"]}),
@@ -293,8 +289,8 @@ fn json_patches() {
             "error in add for path: '/a/b/9': Unable to access invalid index: 9: invalid index referenced",
         ),
         (
-            json!({"op": "copy", "from": "/zz", "path": "/a"}),
-            "copy operation does not apply: doc is missing from path: \"/zz\": missing value",
+            json!({"op": "copy", "from": "/zz/zz", "path": "/a"}),
+            "copy operation does not apply: doc is missing path: \"/zz/zz\": missing value",
         ),
         (json!({"op": "frob", "path": "/a"}), "Unexpected kind: frob"),
         (json!({"op": "remove"}), "remove operation has no path: missing value"),

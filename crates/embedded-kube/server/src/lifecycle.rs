@@ -45,6 +45,7 @@ impl Cluster {
             body: Default::default(),
             user: User::loopback(),
             warnings: Arc::default(),
+            annotations: Arc::default(),
         }
     }
 

@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 /// A client that does not finish its handshake or headers by then is not waited for.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
 /// Open connections; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 8192;
 /// How long requests under way may take to finish when the server stops.
@@ -158,3 +158,6 @@ async fn connection(
         tracing::debug!(%from, error = %e, "connection ended");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,6 +119,7 @@ async fn run(cluster: &Arc<Cluster>, peer: &Peer, parts: http::request::Parts, b
             code: reply.status().as_u16(),
             message: message.as_deref(),
             decision: trail.decision.as_ref().map(|(a, b)| (*a, b.as_str())),
+            annotations: &trail.annotations,
             received,
             finished: cluster.now(),
         };
@@ -151,6 +152,7 @@ struct Trail {
     user: User,
     impersonated: Option<User>,
     decision: Option<(&'static str, String)>,
+    annotations: Vec<(String, String)>,
 }
 
 async fn handle(
@@ -198,10 +200,12 @@ async fn handle(
         body: req.body,
         user,
         warnings: Arc::new(Mutex::new(Vec::new())),
+        annotations: Arc::default(),
     };
     drop(registry);
     // The verbs' future is large; boxing keeps that off the connection's own.
     let result = Box::pin(verbs::run(&call)).await;
+    trail.annotations = std::mem::take(&mut *call.annotations.lock());
     let warnings = std::mem::take(&mut *call.warnings.lock());
     let mut reply = match result {
         Ok(r) => r,

@@ -107,9 +107,14 @@ async fn a_namespace_is_finalized_by_its_own_endpoint() {
 async fn certificate_requests_are_approved_by_their_own_endpoint() {
     let api = start().await;
     let all = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let request = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIS01ISUNBUUF3RURFT01Bd0dBMVVFQXd3RllXeHBZMlV3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQgpCd05DQUFTVlpNCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+    let request = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIS01ISUNBUUF3RURFT01Bd0dBMVVFQXd3RllXeHBZMlV3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQgpCd05DQUFSaVJZK2xFL1dpUHlNNmF5NzF1QTB2LzJNRkpzOWZocnZ4c2dNclRDU3pGTjFpd3dJdmVjWmN1OTVtCjQzWGJiM3gxR2hoellwV1NkWkRpc2xXcFNSZ0lvQUF3Q2dZSUtvWkl6ajBFQXdJRFNBQXdSUUloQU8zdDYrVzkKU0xyazE2YklSVm9udldyaytzUklrU0RVWTdId1NSenAwQmN4QWlCRSs5MmRvK3plK3RPYkhtSll6S3M1MXlqdgo1YlBrdVFQNnVWdERsUGo4UUE9PQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
     let csr = json!({"metadata": {"name": "c"}, "spec": {"request": request, "signerName": "x.io/s",
         "usages": ["client auth"], "username": "forged"}});
+    let mut broken = csr.clone();
+    broken["spec"]["request"] = json!(
+        "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KWVE9PQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"
+    );
+    assert!(api.post(all, broken).await.fails(422, "Invalid").contains("asn1: syntax error"));
     let made = api.post(all, csr).await.ok(201);
     assert_eq!(made["spec"]["username"], "system:apiserver", "who asks is who called");
     let condition = json!({"type": "Approved", "status": "True", "reason": "x", "message": "y"});
@@ -140,7 +145,14 @@ async fn binding_places_a_pod_once() {
         "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n1\""
     );
     api.post(PODS, pod("q")).await.ok(201);
-    api.post(&format!("{PODS}/q/binding"), json!({"target": {}})).await.fails(422, "Invalid");
+    let bind = |target: Value| json!({"target": target});
+    let m = api.post(&format!("{PODS}/q/binding"), bind(json!({}))).await.fails(500, "");
+    assert_eq!(m, "target.name: Required value");
+    let m = api
+        .post(&format!("{PODS}/q/binding"), bind(json!({"kind": "Pod", "name": "n"})))
+        .await
+        .fails(500, "");
+    assert!(m.starts_with("target.kind: Unsupported value: \"Pod\""), "{m}");
     let old = json!({"metadata": {"name": "q"}, "target": {"name": "n2"}});
     api.post("/api/v1/namespaces/default/bindings", old).await.ok(201);
     assert_eq!(api.get(&format!("{PODS}/q")).await.ok(200)["spec"]["nodeName"], "n2");
@@ -284,4 +296,35 @@ async fn raw_data_is_owned_as_a_whole() {
     assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"]["f:data"], json!({}));
     let r = api.patch(APPLY, &format!("{uri}/r?fieldManager=app"), revision(json!({"spec": {"b": 1}}))).await;
     assert!(r.fails(409, "Conflict").ends_with(": .data"));
+}
+
+#[tokio::test]
+async fn a_resize_changes_resources_only() {
+    let api = start().await;
+    let mut p = pod("p");
+    p["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    let made = api.post(PODS, p).await.ok(201);
+    let name = made["spec"]["containers"][0]["name"].clone();
+    let at = format!("{PODS}/p/resize?fieldManager=sizer");
+    let with = |c: Value| {
+        let mut c = c;
+        c["name"] = name.clone();
+        json!({"spec": {"containers": [c]}})
+    };
+    let two = json!({"image": "other", "resources": {"requests": {"cpu": "2"}}});
+    let r = api.patch(STRATEGIC, &at, with(two)).await.ok(200);
+    let c = &r["spec"]["containers"][0];
+    assert_eq!(c["resources"]["requests"]["cpu"], "2");
+    assert_eq!(c["image"], made["spec"]["containers"][0]["image"], "the rest is not taken");
+    for (resources, why) in [
+        (json!({"requests": {"ephemeral-storage": "1"}}), "only cpu and memory resources are mutable"),
+        (json!({"limits": {"cpu": "1"}}), "must be less than or equal to cpu limit of 1"),
+        (json!({"limits": {"cpu": "2", "memory": "1Gi"}}), "Pod QOS Class may not change"),
+    ] {
+        let m = api.patch(STRATEGIC, &at, with(json!({"resources": resources}))).await.fails(422, "Invalid");
+        assert!(m.contains(why), "{m}");
+    }
+    let more = json!({"spec": {"containers": [{"name": "more", "image": "i"}]}});
+    let m = api.patch(STRATEGIC, &at, more).await.fails(422, "Invalid");
+    assert!(m.contains("containers may not be added or removed on resize"), "{m}");
 }

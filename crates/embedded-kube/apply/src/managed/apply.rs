@@ -35,6 +35,11 @@ pub enum ApplyError {
     Invalid { namespace: String, name: String, api_version: String, kind: String, errors: Vec<String> },
 }
 
+/// A version as errors show it: the core group is there, though empty.
+pub fn group_version(api_version: &str) -> String {
+    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
+}
+
 fn list(errors: &[String]) -> String {
     match errors {
         [one] => one.clone(),
@@ -96,7 +101,7 @@ fn invalid(config: &Value, writer: &Writer<'_>, errors: Vec<String>) -> ApplyErr
     ApplyError::Invalid {
         namespace: text(&["metadata", "namespace"]),
         name: text(&["metadata", "name"]),
-        api_version: writer.api_version.to_owned(),
+        api_version: group_version(writer.api_version),
         kind: text(&["kind"]),
         errors,
     }

@@ -117,6 +117,13 @@ fn service_account(call: &Call, pod: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// What an update may not take away.
+pub fn mutate_update(call: &Call, obj: &mut Value) {
+    if call.res.table == *tables::PODS && call.info.subresource.is_empty() {
+        tolerations(obj);
+    }
+}
+
 /// A pod outlives a short absence of its node, unless it says how long itself.
 fn tolerations(pod: &mut Value) {
     let Some(Value::Object(spec)) = pod.get_mut("spec") else { return };

@@ -6,6 +6,7 @@
 mod authorizer;
 mod builtin;
 mod conditions;
+pub mod expressions;
 mod limits;
 mod matching;
 pub(crate) mod policy;
@@ -119,6 +120,8 @@ pub async fn mutate(
         builtin::namespace_lifecycle(call, ek_meta::object::name(&obj))?;
         builtin::custom_resource_lifecycle(call)?;
         builtin::mutate(call, &mut obj)?;
+    } else {
+        builtin::mutate_update(call, &mut obj);
     }
     webhook::mutate(call, op, obj, old, options).await
 }

@@ -30,6 +30,16 @@ impl Call {
         self.accept_object(decoded, options, Source::Document)
     }
 
+    /// The body of a question, which is answered and not stored.
+    pub fn decode_review(&self, ty: BodyType) -> Result<Value, Status> {
+        match ty {
+            BodyType::Json => body::read_json(&self.body)
+                .map(|d| d.value)
+                .map_err(|e| self.unrecognized(&format!("couldn't get version/kind; json parse error: {e}"))),
+            ty => body::decode(&self.body, ty).map(|d| d.value),
+        }
+    }
+
     /// A body that is no object at all: the answer shows it.
     fn unrecognized(&self, why: &str) -> Status {
         let shown = match &self.body[..] {
@@ -62,6 +72,14 @@ impl Call {
             m.retain(|k, v| k == "managedFields" || !is_empty(v));
         }
         identify(&mut value, kind, api_version)?;
+        for f in ["labels", "annotations"] {
+            for (_, v) in value["metadata"].get_mut(f).and_then(Value::as_object_mut).into_iter().flatten() {
+                if v.is_null() {
+                    // A map of strings has no nulls.
+                    *v = Value::String(String::new());
+                }
+            }
+        }
         // A typed reader meets unknown and duplicate fields in the order of the document.
         let together = source == Source::Document && !self.res.is_custom() && !duplicates.is_empty();
         let before = together.then(|| value.clone());
@@ -94,14 +112,17 @@ impl Call {
             _ => {}
         }
         let res = &self.res;
-        identify(&mut value, &res.kind, &res.api_version)?;
-        let unknown = self.drop_unknown(&mut value)?;
-        if !unknown.is_empty() {
-            let errors = unknown.iter().map(|p| format!(".{p}: field not declared in schema")).collect();
+        let mut errors = ek_apply::typed::check(&value, res.node());
+        if errors.is_empty() {
+            identify(&mut value, &res.kind, &res.api_version)?;
+            let unknown = self.drop_unknown(&mut value)?;
+            errors.extend(unknown.iter().map(|p| format!(".{p}: field not declared in schema")));
+        }
+        if !errors.is_empty() {
             return Err(super::update::apply_status(ApplyError::Invalid {
                 namespace: object::namespace(&value).to_owned(),
                 name: self.info.name.clone(),
-                api_version: res.api_version.clone(),
+                api_version: ek_apply::managed::group_version(&res.api_version),
                 kind: res.kind.clone(),
                 errors,
             }));
@@ -166,6 +187,12 @@ impl Call {
             let e = FieldError::invalid(&path, text("kind"), format!("must be {kind}"));
             let name = m.get("metadata").and_then(|m| m["name"].as_str()).unwrap_or_default();
             return Err(Status::invalid(&self.res.group, text("kind"), name, &[e]));
+        }
+        if source == Source::Patch && text("apiVersion") != api_version {
+            let path = ek_meta::FieldPath::new("apiVersion");
+            let e = FieldError::invalid(&path, text("apiVersion"), format!("must be {api_version}"));
+            let name = m.get("metadata").and_then(|m| m["name"].as_str()).unwrap_or_default();
+            return Err(Status::invalid(&self.res.group, kind, name, &[e]));
         }
         Ok(())
     }

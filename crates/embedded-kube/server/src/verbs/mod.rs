@@ -43,6 +43,8 @@ pub struct Call {
     pub body: Bytes,
     pub user: User,
     pub warnings: Arc<Mutex<Vec<String>>>,
+    /// What admission has to say to the audit log.
+    pub annotations: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl Call {
@@ -190,6 +192,36 @@ pub async fn bind(call: &Call) -> Result<(), Status> {
 
 /// Runs an authorized request.
 pub async fn run(call: &Call) -> Result<Reply, Status> {
+    run_verb(call).await.map_err(|s| in_its_words(call, s))
+}
+
+/// Built-in resources are served behind a router that refuses media types before anybody else does.
+fn in_its_words(call: &Call, mut s: Status) -> Status {
+    let text = match s.code {
+        _ if call.res.is_custom() => return s,
+        406 if !knows_type(call) => s
+            .message
+            .strip_prefix("only the following media types are accepted: ")
+            .map(|types| format!("406: Not Acceptable\n\nAvailable representations: {types}")),
+        415 if call.info.verb == "patch" => Some("415: Unsupported Media Type".to_owned()),
+        _ => None,
+    };
+    if let Some(text) = text {
+        s.message = text;
+        s.details.get_or_insert_default();
+    }
+    s
+}
+
+/// Whether the client takes any type there is, in whatever shape.
+fn knows_type(call: &Call) -> bool {
+    let accept = call.headers.get(http::header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "*/*"]
+        .iter()
+        .any(|t| accept.contains(t))
+}
+
+async fn run_verb(call: &Call) -> Result<Reply, Status> {
     if let Some(d) = call.res.custom.as_ref().and_then(|c| c.deprecation.as_ref()) {
         call.warn(d.clone());
     }
@@ -239,6 +271,9 @@ async fn subresource(call: &Call) -> Result<Reply, Status> {
     let sub = call.info.subresource.as_str();
     let verb = call.info.verb;
     let Some(def) = call.res.subresource(sub) else {
+        if call.res.is_custom() {
+            return Err(call.res.not_found(&call.info.name));
+        }
         return Err(Status::failure(
             404,
             ek_meta::Reason::NotFound,

@@ -178,6 +178,47 @@ impl Write {
     }
 }
 
+/// What a custom resource says of its replicas must be readable and a number of things.
+pub fn validate(obj: &Value, paths: [&Vec<String>; 2]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for path in paths {
+        let name = format!(".{}", path.join("."));
+        let at = FieldPath::new(name.clone());
+        let mut v = obj;
+        for key in path {
+            let container = match v {
+                Value::Object(m) => m,
+                Value::Null => break,
+                other => {
+                    let ty = match other {
+                        Value::Array(_) => "[]interface {}",
+                        Value::String(_) => "string",
+                        Value::Bool(_) => "bool",
+                        _ => "int64",
+                    };
+                    let why = format!(
+                        "{name} accessor error: {other} is of the type {ty}, expected map[string]interface{{}}"
+                    );
+                    errors.push(FieldError::invalid(&at, 0, why));
+                    break;
+                }
+            };
+            v = container.get(key).unwrap_or(&Value::Null);
+        }
+        match v.as_i64() {
+            Some(n) if n < 0 => {
+                errors.push(FieldError::invalid(&at, n, "should be a non-negative integer"));
+            }
+            Some(n) if n > i64::from(i32::MAX) => {
+                let why = format!("should be less than or equal to {}", i32::MAX);
+                errors.push(FieldError::invalid(&at, n, why));
+            }
+            _ => {}
+        }
+    }
+    errors
+}
+
 /// The Scale must be of its parent, and sensible.
 fn check(call: &Call, new: &Value, parent: &Value) -> Result<(), Status> {
     let (res, name) = (&call.res, object::name(new));

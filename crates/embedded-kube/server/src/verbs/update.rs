@@ -122,6 +122,12 @@ pub(super) fn accept_patch(
 /// A patch cannot turn an object into another one.
 fn same_identity(call: &Call, obj: &Value) -> Result<(), Status> {
     let (name, ns) = (object::name(obj), object::namespace(obj));
+    if name.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.info.name
+        )));
+    }
     if name != call.info.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
@@ -147,7 +153,7 @@ fn bad_patch(call: &Call, s: Status, old: &Value, patch: &Decoded, ty: PatchType
     let prefix = format!("{kind} in version {version:?} cannot be handled as a {kind}: ");
     let why = s.message.strip_prefix(&prefix).unwrap_or(&s.message).to_owned();
     let shown = match ty {
-        PatchType::Strategic => go_format(&patch.value),
+        PatchType::Strategic => ek_apply::strategic::go_format(&patch.value),
         _ => {
             let mut shown = patched(call, old.clone(), &patch.value, ty).unwrap_or_default();
             // Nobody looks for a mistake in the books.
@@ -159,29 +165,17 @@ fn bad_patch(call: &Call, s: Status, old: &Value, patch: &Decoded, ty: PatchType
     Status::invalid("", "", "", &[e])
 }
 
-/// A JSON value as Go prints maps and slices.
-fn go_format(v: &Value) -> String {
-    match v {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(s) => s.clone(),
-        Value::Array(a) => format!("[{}]", a.iter().map(go_format).collect::<Vec<_>>().join(" ")),
-        Value::Object(m) => {
-            let sorted: std::collections::BTreeMap<_, _> = m.iter().collect();
-            let pairs: Vec<String> =
-                sorted.into_iter().map(|(k, v)| format!("{k}:{}", go_format(v))).collect();
-            format!("map[{}]", pairs.join(" "))
-        }
-        other => other.to_string(),
-    }
-}
-
 /// `doc` with the patch applied.
 pub fn patched(call: &Call, doc: Value, patch: &Value, ty: PatchType) -> Result<Value, Status> {
     match ty {
         PatchType::Json => ek_apply::json::json_patch(doc, patch).map_err(|e| patch_status(&e)),
         PatchType::Merge => Ok(ek_apply::json::merge_patch(doc, patch)),
         PatchType::Strategic => ek_apply::strategic::merge(doc, patch, call.res.node())
-            .map_err(|e| Status::bad_request(e.to_string())),
+            // Without a reason, as upstream hands these on.
+            .map_err(|e| Status {
+                reason: None,
+                ..Status::failure(500, ek_meta::Reason::InternalError, e.to_string())
+            }),
         PatchType::Apply => Err(Status::internal("apply is not a patch of a document")),
     }
 }
@@ -354,12 +348,29 @@ fn graft(call: &Call, new: Value, old: &Value) -> Value {
                 "finalize" => take(&new, "/spec/finalizers", &mut out),
                 "ephemeralcontainers" => take(&new, "/spec/ephemeralContainers", &mut out),
                 "resize" => {
-                    take(&new, "/spec/containers", &mut out);
-                    take(&new, "/spec/initContainers", &mut out);
+                    resized(&new, &mut out, "containers");
+                    resized(&new, &mut out, "initContainers");
                 }
                 _ => {}
             }
             out
+        }
+    }
+}
+
+/// Takes the resources of containers; other containers than before are taken as they are, to be refused.
+fn resized(new: &Value, into: &mut Value, list: &str) {
+    let names = |v: &Value| -> Vec<Value> {
+        v["spec"][list].as_array().into_iter().flatten().map(|c| c["name"].clone()).collect()
+    };
+    if names(new) != names(into) {
+        into["spec"][list] = new["spec"][list].clone();
+        return;
+    }
+    let Some(Value::Array(containers)) = into.pointer_mut(&format!("/spec/{list}")) else { return };
+    for (i, c) in containers.iter_mut().enumerate() {
+        for f in ["resources", "resizePolicy"] {
+            set_pointer(c, &format!("/{f}"), new["spec"][list][i].get(f).cloned());
         }
     }
 }
@@ -461,13 +472,15 @@ pub(super) async fn run_steps(
             ));
         }
         let mut new = new;
-        // Who writes a status of a custom resource is recorded with all it sent, though only status is taken.
+        // Who writes a status of a custom resource, or resizes a pod, is recorded with all it sent, though only
+        // part of it is taken.
         let custom_status = res.is_custom() && call.info.subresource == "status";
-        if custom_status && !applied {
+        let whole = custom_status || call.info.subresource == "resize";
+        if whole && !applied {
             carry_over(&mut new, &old);
             record(call, options, &mut new, &old);
         }
-        let applied = applied || custom_status;
+        let applied = applied || whole;
         let mut new = graft(call, new, &old);
         carry_over(&mut new, &old);
         if res.group == "certificates.k8s.io" {
@@ -554,10 +567,10 @@ fn carry_over(new: &mut Value, old: &Value) {
             meta.insert(f.into(), v.clone());
         }
     };
-    for f in ["uid", "generation", "name", "namespace"] {
+    for f in ["uid", "generation", "name", "namespace", "creationTimestamp"] {
         set(f);
     }
-    for f in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for f in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         if meta.get(f).is_none_or(|v| v.is_null() || same_instant(v, &old[f])) {
             match &old[f] {
                 Value::Null => meta.remove(f),
@@ -581,7 +594,12 @@ fn bump_generation(call: &Call, new: &mut Value, old: &Value) {
     let status = call.res.has_status();
     let desired = |k: &str| !(k == "metadata" || (status && k == "status"));
     let (Some(a), Some(b)) = (new.as_object(), old.as_object()) else { return };
-    let same = a.iter().filter(|(k, _)| desired(k)).all(|(k, v)| b.get(k) == Some(v))
+    // A deployment's annotations are copied to what it makes.
+    let annotations = |o: &serde_json::Map<String, Value>| o["metadata"].get("annotations").cloned();
+    let copied =
+        call.res.group == "apps" && call.res.plural == "deployments" && call.info.subresource.is_empty();
+    let same = !(copied && annotations(a) != annotations(b))
+        && a.iter().filter(|(k, _)| desired(k)).all(|(k, v)| b.get(k) == Some(v))
         && b.iter().filter(|(k, _)| desired(k)).all(|(k, _)| a.contains_key(k));
     let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
     let next = if same { generation } else { generation + 1 };

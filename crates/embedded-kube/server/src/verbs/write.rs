@@ -149,7 +149,20 @@ impl Call {
         match &res.custom {
             Some(c) => {
                 if let Some(v) = &c.validator {
-                    errors.extend(v.validate(obj, old));
+                    let mut found = v.validate(obj, old);
+                    if subresource == "status" {
+                        // Looked at by itself: its fields are named from there, though found where they are.
+                        for e in &mut found {
+                            if let Some(own) = e.detail.strip_prefix("status.") {
+                                e.detail = own.to_owned();
+                            }
+                        }
+                    }
+                    errors.extend(found);
+                }
+                if let Some(scale) = &c.scale {
+                    errors
+                        .extend(super::scale::validate(obj, [&scale.spec_replicas, &scale.status_replicas]));
                 }
             }
             None if res.table == *tables::CRDS => {
@@ -158,13 +171,18 @@ impl Call {
                 }
             }
             None => {
-                errors.extend(ek_builtin::validate::validate(&res.group, &res.plural, obj, old, subresource))
+                errors.extend(ek_builtin::validate::validate(&res.group, &res.plural, obj, old, subresource));
+                if res.group == "admissionregistration.k8s.io" && subresource.is_empty() {
+                    errors.extend(admission::expressions::validate(&res.plural, obj));
+                }
             }
         }
         if errors.is_empty() {
             return Ok(());
         }
-        Err(Status::invalid(&res.group, &res.kind, object::name(obj), &errors))
+        // Events are reported under the group they first had.
+        let group = if res.group == "events.k8s.io" { "" } else { &res.group };
+        Err(Status::invalid(group, &res.kind, object::name(obj), &errors))
     }
 
     pub async fn admit_mutating(
