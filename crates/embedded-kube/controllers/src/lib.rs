@@ -19,6 +19,8 @@
 //! with hundreds, unknown fields must survive a rewrite, and a pod parsed in full costs ten times a pod of which
 //! six fields are read.
 
+mod backoff;
+mod daemon;
 mod deployment;
 mod events;
 mod gc;
@@ -27,7 +29,9 @@ mod objects;
 mod placement;
 mod pods;
 mod replicas;
+mod revisions;
 mod scheduler;
+mod stateful;
 mod tables;
 mod whom;
 
@@ -49,6 +53,8 @@ pub fn all(_options: Options) -> Vec<Arc<dyn Controller>> {
         Arc::new(deployment::Deployments),
         Arc::new(replicas::REPLICA_SETS),
         Arc::new(replicas::REPLICATION_CONTROLLERS),
+        Arc::new(stateful::StatefulSets),
+        Arc::new(daemon::DaemonSets::default()),
         Arc::new(scheduler::Scheduler::default()),
     ]
 }

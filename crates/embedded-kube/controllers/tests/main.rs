@@ -4,5 +4,7 @@
 
 mod deployments;
 mod garbage;
+mod daemons;
 mod scheduling;
+mod stateful;
 mod world;
