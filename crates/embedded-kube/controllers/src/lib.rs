@@ -20,10 +20,12 @@
 //! six fields are read.
 
 mod backoff;
+mod cron;
 mod daemon;
 mod deployment;
 mod events;
 mod gc;
+mod job;
 mod namespaces;
 mod objects;
 mod placement;
@@ -55,6 +57,9 @@ pub fn all(_options: Options) -> Vec<Arc<dyn Controller>> {
         Arc::new(replicas::REPLICATION_CONTROLLERS),
         Arc::new(stateful::StatefulSets),
         Arc::new(daemon::DaemonSets::default()),
+        Arc::new(job::Jobs),
+        Arc::new(job::FinishedJobs),
+        Arc::new(cron::CronJobs),
         Arc::new(scheduler::Scheduler::default()),
     ]
 }

@@ -4,6 +4,7 @@
 
 mod deployments;
 mod garbage;
+mod jobs;
 mod daemons;
 mod scheduling;
 mod stateful;
