@@ -7,5 +7,6 @@ mod garbage;
 mod jobs;
 mod daemons;
 mod scheduling;
+mod services;
 mod stateful;
 mod world;
