@@ -19,15 +19,22 @@
 //! with hundreds, unknown fields must survive a rewrite, and a pod parsed in full costs ten times a pod of which
 //! six fields are read.
 
+mod backoff;
+mod cron;
+mod daemon;
 mod deployment;
 mod events;
 mod gc;
+mod job;
 mod namespaces;
 mod objects;
 mod placement;
 mod pods;
 mod replicas;
+mod revisions;
 mod scheduler;
+mod services;
+mod stateful;
 mod tables;
 mod whom;
 
@@ -37,18 +44,33 @@ use std::sync::Arc;
 /// Whose fields these are, to everybody who looks at managed fields.
 const MANAGER: &str = "kube-controller-manager";
 
+pub use services::LoadBalancers;
+
 /// What the controllers need from outside.
 #[derive(Clone, Default)]
-pub struct Options {}
+pub struct Options {
+    /// Who gives addresses to services of type LoadBalancer. Without one they wait, as on bare metal.
+    pub load_balancers: Option<Arc<dyn LoadBalancers>>,
+}
 
 /// Every controller there is.
-pub fn all(_options: Options) -> Vec<Arc<dyn Controller>> {
-    vec![
+pub fn all(options: Options) -> Vec<Arc<dyn Controller>> {
+    let mut all: Vec<Arc<dyn Controller>> = vec![
         Arc::new(gc::GarbageCollector::default()),
         Arc::new(namespaces::NamespaceFurniture),
         Arc::new(deployment::Deployments),
         Arc::new(replicas::REPLICA_SETS),
         Arc::new(replicas::REPLICATION_CONTROLLERS),
+        Arc::new(stateful::StatefulSets),
+        Arc::new(daemon::DaemonSets::default()),
+        Arc::new(job::Jobs),
+        Arc::new(job::FinishedJobs),
+        Arc::new(cron::CronJobs),
         Arc::new(scheduler::Scheduler::default()),
-    ]
+        Arc::new(services::Endpoints::default()),
+    ];
+    if let Some(balancers) = options.load_balancers {
+        all.push(Arc::new(services::ServiceBalancers(balancers)));
+    }
+    all
 }

@@ -34,6 +34,8 @@ pub struct Pod {
     pub deletion: Option<Timestamp>,
     pub created: Timestamp,
     pub restarts: i64,
+    /// When its last container ended.
+    pub finished: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
     pub entry: Arc<Entry>,
 }
@@ -77,8 +79,8 @@ struct DocStatus<'a> {
     reason: Cow<'a, str>,
     #[serde(borrow, default)]
     conditions: Option<Vec<DocCondition<'a>>>,
-    #[serde(default)]
-    container_statuses: Option<Vec<DocContainer>>,
+    #[serde(borrow, default)]
+    container_statuses: Option<Vec<DocContainer<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -94,9 +96,24 @@ struct DocCondition<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct DocContainer {
+struct DocContainer<'a> {
     #[serde(default)]
     restart_count: i64,
+    #[serde(borrow, default)]
+    state: DocState<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct DocState<'a> {
+    #[serde(borrow, default)]
+    terminated: Option<DocEnd<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DocEnd<'a> {
+    #[serde(borrow, default)]
+    finished_at: Option<Cow<'a, str>>,
 }
 
 impl Pod {
@@ -104,6 +121,8 @@ impl Pod {
         let doc: Doc<'_> = serde_json::from_slice(&entry.bytes).ok()?;
         let (m, st) = (doc.metadata, doc.status);
         let conditions = st.conditions.unwrap_or_default();
+        let containers = st.container_statuses.unwrap_or_default();
+        let ends = containers.iter().filter_map(|c| c.state.terminated.as_ref()?.finished_at.as_deref());
         let ready = conditions.iter().find(|c| c.kind == "Ready" && c.status == "True");
         Some(Pod {
             name: m.name.into_owned(),
@@ -116,7 +135,8 @@ impl Pod {
             deleting: m.deletion_timestamp.is_some(),
             deletion: m.deletion_timestamp.as_deref().and_then(time::parse),
             created: time::parse(&m.creation_timestamp).unwrap_or(Timestamp::MIN),
-            restarts: st.container_statuses.into_iter().flatten().map(|c| c.restart_count).sum(),
+            finished: ends.filter_map(time::parse).max(),
+            restarts: containers.iter().map(|c| c.restart_count).sum(),
             annotations: m.annotations.unwrap_or_default(),
             entry: entry.clone(),
         })

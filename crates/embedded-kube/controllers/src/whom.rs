@@ -1,11 +1,15 @@
 //! Whom a change concerns.
 
-use crate::objects::{controller_of, text};
+use crate::objects::controller_of;
 use ek_engine::{Delta, Keys, split};
 use ek_meta::selector::LabelSelector;
 use ek_server::{Access, parse};
-use ek_store::TableName;
+use ek_store::{ClusterId, TableName};
+use parking_lot::Mutex;
 use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// A kind of owner: where it is stored and how references name it.
 #[derive(Clone, Copy)]
@@ -51,7 +55,48 @@ pub fn selector_of(owner: &Value) -> Option<LabelSelector> {
     crate::objects::selector(owner.pointer("/spec/selector")).filter(|s| !s.is_everything())
 }
 
-/// Whether an object was made for another one of the same name that is gone.
-pub fn is_uid(owner: &Value, uid: &str) -> bool {
-    text(owner, "/metadata/uid") == uid
+/// Selectors of services, budgets and the like by key, so that a pod's change finds whom it concerns without
+/// reading them all.
+pub struct Selectors {
+    read: fn(&Value) -> Option<LabelSelector>,
+    known: Mutex<HashMap<ClusterId, BTreeMap<Arc<str>, LabelSelector>>>,
+}
+
+impl Selectors {
+    pub fn new(read: fn(&Value) -> Option<LabelSelector>) -> Selectors {
+        Selectors { read, known: Mutex::default() }
+    }
+
+    /// Takes in a change of one that selects.
+    pub fn follow(&self, delta: &Delta) {
+        let selector = delta.current.as_ref().and_then(|e| parse(e)).and_then(|o| (self.read)(&o));
+        let mut known = self.known.lock();
+        match selector {
+            Some(s) => _ = known.entry(delta.cluster.clone()).or_default().insert(delta.key.clone(), s),
+            None => {
+                if let Some(all) = known.get_mut(&delta.cluster) {
+                    all.remove(&delta.key);
+                }
+            }
+        }
+    }
+
+    /// Those who select a pod, as it is or as it was.
+    pub fn of(&self, delta: &Delta, keys: &mut Keys) {
+        let known = self.known.lock();
+        let Some(all) = known.get(&delta.cluster) else { return };
+        let (namespace, _) = split(&delta.key);
+        let prefix = format!("{namespace}/");
+        let here = all.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+        for (key, selector) in here.take_while(|(k, _)| k.starts_with(&prefix)) {
+            let entries = [&delta.previous, &delta.current].into_iter().flatten();
+            if entries.into_iter().any(|e| selector.matches(|k| e.meta.label(k))) {
+                keys.push(key.clone());
+            }
+        }
+    }
+
+    pub fn forget(&self, cluster: &ClusterId) {
+        self.known.lock().remove(cluster);
+    }
 }

@@ -4,5 +4,9 @@
 
 mod deployments;
 mod garbage;
+mod jobs;
+mod daemons;
 mod scheduling;
+mod services;
+mod stateful;
 mod world;
