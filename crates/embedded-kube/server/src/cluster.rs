@@ -104,6 +104,7 @@ pub struct Cluster {
     pub audit: Audit,
     pub metrics: crate::metrics::Metrics,
     pub webhooks: Webhooks,
+    pub pods: crate::pods::Pods,
     /// Ends watches and background work.
     pub shutdown: CancellationToken,
     served: Derived<Served>,
@@ -128,6 +129,7 @@ pub struct ClusterParts {
     pub identity: Identity,
     pub audit: Audit,
     pub webhooks: Webhooks,
+    pub pods: crate::pods::Pods,
     pub shutdown: CancellationToken,
 }
 
@@ -142,6 +144,7 @@ impl Cluster {
             audit: p.audit,
             metrics: Default::default(),
             webhooks: p.webhooks,
+            pods: p.pods,
             shutdown: p.shutdown,
             served: Derived::default(),
             authorizer: Derived::default(),

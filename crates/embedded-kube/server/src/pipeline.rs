@@ -71,7 +71,7 @@ fn too_large() -> Status {
     Status::too_large(format!("Request entity too large: limit is {MAX_BODY}"))
 }
 
-async fn run(cluster: &Arc<Cluster>, peer: &Peer, parts: http::request::Parts, body: Bytes) -> Reply {
+async fn run(cluster: &Arc<Cluster>, peer: &Peer, mut parts: http::request::Parts, body: Bytes) -> Reply {
     let received = cluster.now();
     let id = cluster.random.uuid();
     let path = parts.uri.path();
@@ -91,7 +91,8 @@ async fn run(cluster: &Arc<Cluster>, peer: &Peer, parts: http::request::Parts, b
     if asked.is_some() {
         trail.user = User::anonymous();
     }
-    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body };
+    let upgrade = parts.extensions.remove();
+    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body, upgrade };
     let result = handle(cluster, peer, req, &mut trail).await;
     let (mut reply, message) = match result {
         Ok(r) => (r, None),
@@ -130,6 +131,8 @@ struct Incoming {
     params: Params,
     headers: HeaderMap,
     body: Bytes,
+    /// Where the connection can become something else.
+    upgrade: Option<hyper::upgrade::OnUpgrade>,
 }
 
 /// What the audit log says of the request.
@@ -191,6 +194,7 @@ async fn handle(
         headers: req.headers,
         body: req.body,
         user,
+        upgrade: req.upgrade,
         warnings: Arc::new(Mutex::new(Vec::new())),
     };
     drop(registry);
