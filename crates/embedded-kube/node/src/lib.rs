@@ -8,7 +8,8 @@
 //!   environment, files, log, probes and loopback ports ([`program`]).
 //!
 //! Both are one state machine (`pod::plan`), a pure function from (pod, what really runs, time) to (status, events,
-//! what to start and stop).
+//! what to start and stop). [`ExternalNode`] drives the same function through the API alone, for machines that come
+//! from elsewhere.
 //!
 //! ```text
 //! feed ─> engine ─> kubelet(key) ─> plan ─> one status write, events, start/stop
@@ -34,6 +35,7 @@
 //! node (nobody but our own API server would call it).
 
 mod events;
+mod external;
 mod heartbeat;
 mod kubelet;
 mod node;
@@ -43,8 +45,10 @@ mod programs;
 mod run;
 mod services;
 pub mod stage;
+mod streams;
 
 pub use events::Events;
+pub use external::{ExternalNode, ExternalOptions, Identity, JoinError};
 pub use node::{EMBEDDED, NodeSpec};
 pub use program::{ExecOutput, FnProgram, Program, ProgramContext, Programs};
 pub use run::volumes::{ACCOUNT, CsiDriver, CsiDrivers, CsiRequest};
@@ -194,6 +198,7 @@ impl Nodes {
     pub fn attach(&self, engine: &Engine) {
         self.0.runtime.attach(engine);
         self.0.host.set_services(self.clone());
+        self.0.host.set_pods(self.clone());
     }
 
     fn access(&self, cluster: &str) -> Result<Access, Error> {

@@ -169,8 +169,8 @@ impl Addresses {
         for _ in 0..MAX_PODS {
             self.next = self.next % MAX_PODS + 1;
             let n = self.next + 1;
-            if !self.taken.contains_key(&n) {
-                self.taken.insert(n, uid.into());
+            if let std::collections::btree_map::Entry::Vacant(free) = self.taken.entry(n) {
+                free.insert(uid.into());
                 return Ipv4Addr::from(base | n);
             }
         }

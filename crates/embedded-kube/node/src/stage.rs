@@ -310,7 +310,7 @@ impl StageSet {
             stage(
                 "ready",
                 &[On::Running],
-                Select { kinds: lasting.clone(), ..all() },
+                Select { kinds: lasting, ..all() },
                 Delay { probes: true, ..Delay::between(50, 500).annotated(READY_AFTER) },
                 Then::Ready,
             ),

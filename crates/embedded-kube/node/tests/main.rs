@@ -1,6 +1,10 @@
 //! Nodes and pods as tests and clients see them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod external;
 mod kit;
+mod kubectl;
 mod nodes;
 mod programs;
 mod simulated;

@@ -113,6 +113,7 @@ pub struct Cluster {
     pub audit: Audit,
     pub metrics: crate::metrics::Metrics,
     pub webhooks: Webhooks,
+    pub pods: crate::pods::Pods,
     /// Ends watches and background work.
     pub shutdown: CancellationToken,
     served: Derived<Served>,
@@ -141,6 +142,7 @@ pub struct ClusterParts {
     pub identity: Identity,
     pub audit: Audit,
     pub webhooks: Webhooks,
+    pub pods: crate::pods::Pods,
     pub shutdown: CancellationToken,
 }
 
@@ -155,6 +157,7 @@ impl Cluster {
             audit: p.audit,
             metrics: Default::default(),
             webhooks: p.webhooks,
+            pods: p.pods,
             shutdown: p.shutdown,
             served: Derived::default(),
             authorizer: Derived::default(),

@@ -12,6 +12,7 @@ use crate::bootstrap;
 use crate::cluster::{Cluster, ClusterParts};
 use crate::identity::{Identity, KeySource, NoKeys};
 use crate::keys::{self, Keys};
+use crate::pods::{PodRuntime, Pods};
 use arc_swap::ArcSwap;
 use clock::{Random, SharedClock};
 use ek_auth::User;
@@ -82,6 +83,7 @@ struct Inner {
     audit: Audit,
     keys: Arc<dyn KeySource>,
     services: Arc<ArcSwap<Box<dyn ServiceResolver>>>,
+    pods: Pods,
     /// Where clusters keep their keys.
     dir: Option<PathBuf>,
     clusters: RwLock<HashMap<ClusterId, Arc<Cluster>>>,
@@ -113,6 +115,7 @@ impl Host {
             audit,
             keys: config.keys,
             services: Arc::new(ArcSwap::from_pointee(Box::new(NoServices))),
+            pods: Pods::default(),
             dir,
             clusters: RwLock::default(),
             names: RwLock::default(),
@@ -147,6 +150,11 @@ impl Host {
         self.0.services.store(Arc::new(Box::new(resolver)));
     }
 
+    /// From now on logs, commands and ports of pods are answered by `runtime`.
+    pub fn set_pods(&self, runtime: impl PodRuntime) {
+        self.0.pods.set(runtime);
+    }
+
     /// The cluster of this name, made if there is none. The name is a DNS label.
     pub async fn ensure(&self, name: &str, config: ClusterConfig) -> Result<ApiServer, Error> {
         if let Some(there) = self.cluster(name) {
@@ -177,6 +185,7 @@ impl Host {
             identity: Identity::new(authority, issuer, config.authenticators, inner.keys.clone()),
             audit: inner.audit.clone(),
             webhooks: Webhooks::new(id.clone(), inner.services.clone()),
+            pods: inner.pods.clone(),
             shutdown: inner.shutdown.child_token(),
         });
         cluster.bootstrap(self.base()).await.map_err(Error::Bootstrap)?;

@@ -44,6 +44,7 @@ impl Cluster {
             headers: HeaderMap::new(),
             body: Default::default(),
             user: User::loopback(),
+            upgrade: None,
             warnings: Arc::default(),
             annotations: Arc::default(),
         }

@@ -74,7 +74,7 @@ fn too_large() -> Status {
     Status::too_large(format!("Request entity too large: limit is {MAX_BODY}"))
 }
 
-async fn run(cluster: &Arc<Cluster>, peer: &Peer, parts: http::request::Parts, body: Bytes) -> Reply {
+async fn run(cluster: &Arc<Cluster>, peer: &Peer, mut parts: http::request::Parts, body: Bytes) -> Reply {
     let received = cluster.now();
     let id = cluster.random.uuid();
     let path = parts.uri.path();
@@ -95,7 +95,8 @@ async fn run(cluster: &Arc<Cluster>, peer: &Peer, parts: http::request::Parts, b
         trail.user = User::anonymous();
     }
     let base = parts.extensions.get::<Mounted>().map(|m| m.0.clone()).unwrap_or_default();
-    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body, base };
+    let upgrade = parts.extensions.remove();
+    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body, base, upgrade };
     let result = handle(cluster, peer, req, &mut trail).await;
     let (mut reply, message) = match result {
         Ok(r) => (r, None),
@@ -137,6 +138,8 @@ struct Incoming {
     body: Bytes,
     /// What stands before our paths where the client sees them.
     base: String,
+    /// Where the connection can become something else.
+    upgrade: Option<hyper::upgrade::OnUpgrade>,
 }
 
 /// What the audit log says of the request.
@@ -199,6 +202,7 @@ async fn handle(
         headers: req.headers,
         body: req.body,
         user,
+        upgrade: req.upgrade,
         warnings: Arc::new(Mutex::new(Vec::new())),
         annotations: Arc::default(),
     };

@@ -211,8 +211,19 @@ async fn evictions_obey_the_budget_and_use_it_up() {
 async fn logs_and_exec_say_why_not() {
     let api = start().await;
     api.post(PODS, pod("p")).await.ok(201);
-    let r: Value = api.get(&format!("{PODS}/p/log")).await.ok(501);
-    assert!(r["message"].as_str().unwrap().contains("log"));
+    let r: Value = api.get(&format!("{PODS}/p/log")).await.ok(400);
+    assert_eq!(r["message"], "pod p does not have a host assigned");
+    let mut on_a_node = pod("q");
+    on_a_node["spec"]["nodeName"] = json!("n");
+    api.post(PODS, on_a_node).await.ok(201);
+    let r = api.get(&format!("{PODS}/q/log")).await.ok(400);
+    assert!(r["message"].as_str().unwrap().ends_with("is waiting to start: ContainerCreating"), "{r}");
+    let name = api.get(&format!("{PODS}/q")).await.ok(200)["spec"]["containers"][0]["name"].clone();
+    let ran = json!({"status": {"containerStatuses": [{"name": name, "state": {"running": {}}}]}});
+    api.patch(crate::api::MERGE, &format!("{PODS}/q/status"), ran).await.ok(200);
+    let r = api.get(&format!("{PODS}/q/log")).await.ok(501);
+    assert!(r["message"].as_str().unwrap().contains("node runtime"), "{r}");
+    api.get(&format!("{PODS}/q/exec?command=ls&stdout=true")).await.fails(400, "BadRequest");
 }
 
 /// `manager operation subresource time?` of whoever owns the replicas.

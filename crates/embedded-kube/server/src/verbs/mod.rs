@@ -8,6 +8,7 @@ mod read;
 mod repeats;
 mod reviews;
 mod scale;
+mod streams;
 mod token;
 mod update;
 mod watch;
@@ -42,6 +43,7 @@ pub struct Call {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub user: User,
+    pub upgrade: Option<hyper::upgrade::OnUpgrade>,
     pub warnings: Arc<Mutex<Vec<String>>>,
     /// What admission has to say to the audit log.
     pub annotations: Arc<Mutex<Vec<(String, String)>>>,
@@ -288,13 +290,7 @@ async fn subresource(call: &Call) -> Result<Reply, Status> {
         ("token", "create") => token::create(call).await,
         ("binding", "create") => pods::bind(call).await,
         ("eviction", "create") => pods::evict(call).await,
-        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => Err(Status::failure(
-            501,
-            ek_meta::Reason::ServiceUnavailable,
-            format!(
-                "pods here have no containers to reach: {sub} needs a node runtime, which this server runs without"
-            ),
-        )),
+        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => Box::pin(streams::run(call)).await,
         (_, "get") => read::get(call).await,
         (_, "update") => update::put(call).await,
         (_, "patch") => update::patch(call).await,
