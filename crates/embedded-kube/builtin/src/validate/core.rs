@@ -80,7 +80,7 @@ fn not_json(base64: &str) -> String {
     let bytes = STANDARD.decode(base64).unwrap_or_default();
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
         None => "unexpected end of JSON input".to_owned(),
-        Some(b) if matches!(b, b'{' | b'[' | b'"') => "unexpected end of JSON input".to_owned(),
+        Some(b'{' | b'[' | b'"') => "unexpected end of JSON input".to_owned(),
         Some(b) => format!("invalid character '{}' looking for beginning of value", char::from(*b)),
     }
 }

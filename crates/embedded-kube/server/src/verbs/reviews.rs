@@ -2,7 +2,6 @@
 
 use super::Call;
 use crate::registry::Resource;
-use crate::wire::body;
 use crate::wire::negotiate;
 use crate::wire::respond::{self, Reply};
 use ek_auth::User;
