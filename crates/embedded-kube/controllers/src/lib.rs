@@ -23,6 +23,7 @@ mod backoff;
 mod cron;
 mod daemon;
 mod deployment;
+mod disruption;
 mod events;
 mod gc;
 mod job;
@@ -30,12 +31,14 @@ mod namespaces;
 mod objects;
 mod placement;
 mod pods;
+mod quota;
 mod replicas;
 mod revisions;
 mod scheduler;
 mod services;
 mod stateful;
 mod tables;
+mod volumes;
 mod whom;
 
 use ek_engine::Controller;
@@ -68,6 +71,10 @@ pub fn all(options: Options) -> Vec<Arc<dyn Controller>> {
         Arc::new(cron::CronJobs),
         Arc::new(scheduler::Scheduler::default()),
         Arc::new(services::Endpoints::default()),
+        Arc::new(volumes::Volumes),
+        Arc::new(volumes::DefaultClass),
+        Arc::new(disruption::Budgets::default()),
+        Arc::new(quota::Quotas::default()),
     ];
     if let Some(balancers) = options.load_balancers {
         all.push(Arc::new(services::ServiceBalancers(balancers)));

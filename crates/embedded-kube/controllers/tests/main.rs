@@ -9,4 +9,6 @@ mod daemons;
 mod scheduling;
 mod services;
 mod stateful;
+mod limits;
+mod volumes;
 mod world;
