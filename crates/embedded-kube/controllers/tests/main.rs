@@ -5,6 +5,8 @@
 mod deployments;
 mod garbage;
 mod jobs;
+mod certificates;
+mod nodes;
 mod daemons;
 mod scheduling;
 mod services;

@@ -40,7 +40,7 @@ async fn endpoints_follow_pods() {
     assert_eq!(e["subsets"][0]["addresses"].as_array().unwrap().len(), 3);
 
     // On a node that is dead pods go slowly: not ready for new traffic, still serving.
-    w.apply("nodes", "n1", |n| n["metadata"]["labels"]["test/dead"] = json!("yes")).await;
+    w.set_dead("n1", true).await;
     let victim = w.names("pods")[0].clone();
     w.delete("pods", &format!("default/{victim}"), "Background").await;
     w.settle().await;

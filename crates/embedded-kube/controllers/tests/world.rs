@@ -35,6 +35,7 @@ impl World {
         let server = ApiServer::start(config).await.unwrap();
         let mut controllers = ek_controllers::all(options);
         controllers.push(Arc::new(Kubelet));
+        controllers.push(Arc::new(Heart));
         let engine = Engine::new(server.host(), controllers);
         let access = server.access("test");
         let world = World { server, clock, engine, access };
@@ -129,27 +130,52 @@ impl World {
             "status": {"allocatable": allocatable, "capacity": allocatable, "conditions": [
                 {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}]}}))
             .await;
-        self.beat(name).await;
         self.settle().await;
     }
 
-    /// Renews a node's lease.
-    pub async fn beat(&self, name: &str) {
-        let renew = ek_meta::time::rfc3339_micro(self.access.now());
-        let leases = table("coordination.k8s.io/leases");
-        if self.access.entry(&leases, "kube-node-lease", name).is_none() {
-            self.access
-                .create(&leases, json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                    "metadata": {"name": name, "namespace": "kube-node-lease"},
-                    "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renew}}))
-                .await
-                .unwrap();
-            return;
-        }
-        self.apply("coordination.k8s.io/leases", &format!("kube-node-lease/{name}"), |l| {
-            l["spec"]["renewTime"] = json!(renew);
+    /// A node whose kubelet answers nobody, or does again.
+    pub async fn set_dead(&self, name: &str, dead: bool) {
+        self.apply("nodes", name, |n| n["metadata"]["labels"]["test/dead"] = if dead { json!("yes") } else { Value::Null }).await;
+    }
+}
+
+/// Renews the leases of nodes that live.
+struct Heart;
+
+impl Controller for Heart {
+    fn name(&self) -> &'static str {
+        "test-heart"
+    }
+
+    fn watches(&self) -> &'static [&'static str] {
+        &["/nodes"]
+    }
+
+    fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
+        keys.push(delta.key.clone());
+    }
+
+    fn reconcile<'a>(&'a self, access: &'a Access, key: &'a str) -> BoxFuture<'a, Result<Outcome, Status>> {
+        Box::pin(async move {
+            let alive = |n: &Value| n["metadata"]["labels"]["test/dead"].is_null();
+            if !access.get(&table("nodes"), "", key).is_some_and(|n| alive(&n)) {
+                return Ok(Outcome::Done);
+            }
+            let renew = ek_meta::time::rfc3339_micro(access.now());
+            let leases = table("coordination.k8s.io/leases");
+            if access.entry(&leases, "kube-node-lease", key).is_none() {
+                let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": key, "namespace": "kube-node-lease"},
+                    "spec": {"holderIdentity": key, "leaseDurationSeconds": 40, "renewTime": renew}});
+                access.create(&leases, lease).await?;
+            }
+            let beat = |l: &mut Value| {
+                let changed = l["spec"]["renewTime"] != renew.as_str();
+                l["spec"]["renewTime"] = json!(renew);
+                changed
+            };
+            access.update(&leases, "kube-node-lease", key, "", beat).await?;
+            Ok(Outcome::After(SignedDuration::from_secs(10)))
         })
-        .await;
     }
 }
 
