@@ -40,7 +40,12 @@ impl Controller for OldEvents {
             let access = access.manager(MANAGER);
             for (key, entry) in &access.table(&tables::EVENTS).objects {
                 let Some(event) = parse(entry) else { continue };
-                let times = ["/lastTimestamp", "/series/lastObservedTime", "/eventTime", "/metadata/creationTimestamp"];
+                let times = [
+                    "/lastTimestamp",
+                    "/series/lastObservedTime",
+                    "/eventTime",
+                    "/metadata/creationTimestamp",
+                ];
                 let last = times.iter().filter_map(|t| when(&event, t)).max();
                 if last.is_none_or(|t| seconds_after(t, LIFE) <= now) {
                     let (namespace, name) = split(key);

@@ -26,7 +26,11 @@ const TABLE: &str = "certificates.k8s.io/certificatesigningrequests";
 #[tokio::test]
 async fn kubelets_are_approved_others_wait_for_somebody() {
     let w = World::new().await;
-    w.create(TABLE, csr("node", "kubernetes.io/kube-apiserver-client-kubelet", "system:node:n1", "system:nodes")).await;
+    w.create(
+        TABLE,
+        csr("node", "kubernetes.io/kube-apiserver-client-kubelet", "system:node:n1", "system:nodes"),
+    )
+    .await;
     w.create(TABLE, csr("fake", "kubernetes.io/kube-apiserver-client-kubelet", "bob", "system:nodes")).await;
     w.create(TABLE, csr("alice", "kubernetes.io/kube-apiserver-client", "alice", "dev")).await;
     w.settle().await;
@@ -36,7 +40,8 @@ async fn kubelets_are_approved_others_wait_for_somebody() {
     assert!(cert.starts_with(b"-----BEGIN CERTIFICATE-----"));
     assert!(status("fake")["conditions"].is_null() && status("alice")["conditions"].is_null());
     let approve = |c: &mut Value| {
-        c["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "Test", "message": ""}]);
+        c["status"]["conditions"] =
+            json!([{"type": "Approved", "status": "True", "reason": "Test", "message": ""}]);
         true
     };
     for name in ["fake", "alice"] {

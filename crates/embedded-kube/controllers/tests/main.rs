@@ -2,15 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod certificates;
+mod daemons;
 mod deployments;
 mod garbage;
 mod jobs;
-mod certificates;
+mod limits;
+mod load;
+mod model;
 mod nodes;
-mod daemons;
 mod scheduling;
 mod services;
 mod stateful;
-mod limits;
 mod volumes;
 mod world;

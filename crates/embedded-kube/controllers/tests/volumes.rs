@@ -44,8 +44,10 @@ async fn the_default_class_makes_a_volume_where_the_pod_goes() {
 #[tokio::test]
 async fn volumes_that_are_there_are_matched_and_retained() {
     let w = World::new().await;
-    let volume = |name: &str, size: &str| json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "", "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/x"}}});
+    let volume = |name: &str, size: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "", "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/x"}}})
+    };
     w.create("persistentvolumeclaims", claim("c", json!(""))).await;
     w.settle().await;
     assert_eq!(w.reasons("PersistentVolumeClaim"), ["FailedBinding"]);

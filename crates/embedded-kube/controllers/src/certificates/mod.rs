@@ -49,7 +49,13 @@ async fn run(access: &Access, name: &str) -> Result<Outcome, Status> {
         Step::Delete => access.delete(&tables::SIGNING_REQUESTS, "", name, Deletion::default()).await?,
         Step::Consider { permission, message } => {
             let sub = permission;
-            if access.may(&requester(&csr), "create", "certificates.k8s.io", "certificatesigningrequests", sub) {
+            if access.may(
+                &requester(&csr),
+                "create",
+                "certificates.k8s.io",
+                "certificatesigningrequests",
+                sub,
+            ) {
                 let c = json!({"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message});
                 add_condition(access, &csr, "approval", c).await?;
             }

@@ -15,7 +15,10 @@ pub(super) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 pub(super) enum Step {
     Sign,
     /// May be approved, if the requester has this permission.
-    Consider { permission: &'static str, message: &'static str },
+    Consider {
+        permission: &'static str,
+        message: &'static str,
+    },
     Delete,
     /// Nothing until then.
     Wait(Option<Timestamp>),

@@ -61,7 +61,9 @@ impl Controller for Budgets {
 
 async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     let (namespace, name) = split(key);
-    let Some(budget) = access.get(&tables::DISRUPTION_BUDGETS, namespace, name) else { return Ok(Outcome::Done) };
+    let Some(budget) = access.get(&tables::DISRUPTION_BUDGETS, namespace, name) else {
+        return Ok(Outcome::Done);
+    };
     let Some(selector) = selector(budget.pointer("/spec/selector")) else { return Ok(Outcome::Done) };
     let pods: Vec<Pod> = (access.in_namespace(&tables::PODS, namespace).iter())
         .filter(|(_, e)| selector.matches(|k| e.meta.label(k)))
@@ -74,7 +76,13 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     match written {
         Err(e) if e.code != 404 => return Err(e),
         Ok(Some(_)) if pods.is_empty() => {
-            events::tell(access, "controllermanager", &budget, &Note::normal("NoPods", "No matching pods found")).await;
+            events::tell(
+                access,
+                "controllermanager",
+                &budget,
+                &Note::normal("NoPods", "No matching pods found"),
+            )
+            .await;
         }
         _ => {}
     }

@@ -32,7 +32,8 @@ pub(super) fn plan(
         }
     }
     let live = || pods.iter().filter(|p| !p.ended());
-    let healthy = live().filter(|p| p.ready && !p.deleting && !disrupted.contains_key(&p.name)).count() as i64;
+    let healthy =
+        live().filter(|p| p.ready && !p.deleting && !disrupted.contains_key(&p.name)).count() as i64;
     let count = live().count() as i64;
     let is_percent = |v: &Value| v.is_string();
     let numbers = match (&spec["maxUnavailable"], &spec["minAvailable"]) {

@@ -53,7 +53,8 @@ fn node_in(entry: &Entry) -> Option<&str> {
 }
 
 fn ended(entry: &Entry) -> bool {
-    find(&entry.bytes, b"\"phase\":\"Succeeded\"").is_some() || find(&entry.bytes, b"\"phase\":\"Failed\"").is_some()
+    find(&entry.bytes, b"\"phase\":\"Succeeded\"").is_some()
+        || find(&entry.bytes, b"\"phase\":\"Failed\"").is_some()
 }
 
 impl Controller for Nodes {
@@ -68,7 +69,10 @@ impl Controller for Nodes {
     fn concerns(&self, access: &Access, delta: &Delta, keys: &mut Keys) {
         match &*delta.table {
             "/nodes" => {
-                let repels = delta.current.as_ref().is_some_and(|e| find(&e.bytes, b"\"effect\":\"NoExecute\"").is_some());
+                let repels = delta
+                    .current
+                    .as_ref()
+                    .is_some_and(|e| find(&e.bytes, b"\"effect\":\"NoExecute\"").is_some());
                 let mut known = self.known.lock();
                 if repels {
                     known.entry(delta.cluster.clone()).or_default().repelling.insert(delta.key.to_string());
@@ -209,8 +213,21 @@ async fn repel(access: &Access, node: &Value, now: Timestamp) -> Result<Option<T
             Some(_) => {
                 let (ns, name) = (object::namespace(&pod), object::name(&pod));
                 let text = format!("Marking for deletion Pod {ns}/{name}");
-                events::tell(access, "taint-eviction-controller", &pod, &Note::normal("TaintManagerEviction", text)).await;
-                doom(access, &pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", false).await?;
+                events::tell(
+                    access,
+                    "taint-eviction-controller",
+                    &pod,
+                    &Note::normal("TaintManagerEviction", text),
+                )
+                .await;
+                doom(
+                    access,
+                    &pod,
+                    "DeletionByTaintManager",
+                    "Taint manager: deleting due to NoExecute taint",
+                    false,
+                )
+                .await?;
                 let how = Deletion { uid: Some(object::uid(&pod)), ..Deletion::default() };
                 access.delete(&tables::PODS, ns, name, how).await?;
             }
@@ -263,7 +280,8 @@ impl Nodes {
         for entry in &pods {
             let Some(pod) = parse(entry) else { continue };
             doom(access, &pod, "DeletionByPodGC", "PodGC: node no longer exists", true).await?;
-            let how = Deletion { uid: Some(object::uid(&pod)), grace_seconds: Some(0), ..Deletion::default() };
+            let how =
+                Deletion { uid: Some(object::uid(&pod)), grace_seconds: Some(0), ..Deletion::default() };
             access.delete(&tables::PODS, object::namespace(&pod), object::name(&pod), how).await?;
         }
         if lease.is_some() {

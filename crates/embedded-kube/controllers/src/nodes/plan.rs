@@ -128,7 +128,10 @@ mod tests {
         let t = taints(&node("Unknown", json!([mine])), "now").unwrap();
         assert_eq!(t.len(), 3);
         assert_eq!(t[0], mine);
-        assert_eq!((&t[2]["key"], &t[2]["effect"]), (&json!("node.kubernetes.io/unreachable"), &json!("NoExecute")));
+        assert_eq!(
+            (&t[2]["key"], &t[2]["effect"]),
+            (&json!("node.kubernetes.io/unreachable"), &json!("NoExecute"))
+        );
         assert_eq!(taints(&node("Unknown", json!(t)), "later"), None);
         assert_eq!(taints(&node("True", json!(t)), "later"), Some(vec![mine]));
     }

@@ -44,7 +44,8 @@ impl Controller for Quotas {
         }
         let Some(all) = known.get(&delta.cluster).filter(|all| !all.is_empty()) else { return };
         let counted = delta.previous.is_none() || delta.current.is_none();
-        let measured = matches!(&*delta.table, "/pods" | "/services" | "/persistentvolumeclaims" | "/resourcequotas");
+        let measured =
+            matches!(&*delta.table, "/pods" | "/services" | "/persistentvolumeclaims" | "/resourcequotas");
         if !counted && !measured || &*delta.table == "/events" {
             return;
         }
@@ -89,7 +90,8 @@ fn usage(access: &Access, namespace: &str, quota: &Value) -> Usage {
     let all = |table: &TableName| -> Vec<Value> {
         access.in_namespace(table, namespace).iter().filter_map(|(_, e)| parse(e)).collect()
     };
-    let limits = |what: &str| members(quota, "/spec/hard").any(|(k, _)| k.starts_with(what) || k.contains(what));
+    let limits =
+        |what: &str| members(quota, "/spec/hard").any(|(k, _)| k.starts_with(what) || k.contains(what));
     let mut parts = Vec::new();
     parts.extend(all(&tables::PODS).iter().filter(|p| plan::in_scope(quota, p)).map(plan::pod));
     if !plan::has_scopes(quota) {

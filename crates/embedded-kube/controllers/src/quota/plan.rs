@@ -49,7 +49,8 @@ pub(super) fn pod(pod: &Value) -> Usage {
         }
         for (name, q) in total {
             add(&mut out, &format!("{kind}.{name}"), q);
-            let plain = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+            let plain = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage")
+                || name.starts_with("hugepages-");
             if kind == "requests" && plain {
                 add(&mut out, &name, q);
             }
@@ -117,7 +118,10 @@ pub(super) fn in_scope(quota: &Value, pod: &Value) -> bool {
     let simple = list(quota, "/spec/scopes").iter().filter_map(Value::as_str);
     let simple_ok = simple.into_iter().all(|s| scope(pod, s, "Exists", &[]));
     let selected = list(quota, "/spec/scopeSelector/matchExpressions");
-    simple_ok && selected.iter().all(|e| scope(pod, text(e, "/scopeName"), text(e, "/operator"), list(e, "/values")))
+    simple_ok
+        && selected
+            .iter()
+            .all(|e| scope(pod, text(e, "/scopeName"), text(e, "/operator"), list(e, "/values")))
 }
 
 fn scope(pod: &Value, name: &str, operator: &str, values: &[Value]) -> bool {

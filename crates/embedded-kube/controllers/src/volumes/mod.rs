@@ -92,7 +92,8 @@ async fn claim(access: &Access, key: &str) -> Result<(), Status> {
         }
         return Ok(());
     }
-    let volumes: Vec<Value> = access.table(&tables::VOLUMES).objects.values().filter_map(|e| parse(e)).collect();
+    let volumes: Vec<Value> =
+        access.table(&tables::VOLUMES).objects.values().filter_map(|e| parse(e)).collect();
     if text(&claim, "/status/phase") == "Bound" {
         let there = volumes.iter().any(|v| object::name(v) == text(&claim, "/spec/volumeName"));
         if !there {
@@ -116,7 +117,8 @@ async fn claim(access: &Access, key: &str) -> Result<(), Status> {
                 }
                 _ => {}
             }
-            let note = Note::normal("ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
+            let note =
+                Note::normal("ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
             events::tell(access, "zaffre.io/local", &claim, &note).await;
             bind(access, &claim, &name).await
         }
@@ -127,7 +129,9 @@ async fn claim(access: &Access, key: &str) -> Result<(), Status> {
                     | annotate(c, "volume.beta.kubernetes.io/storage-provisioner", &who)
             };
             if access.update(&tables::CLAIMS, namespace, name, "", ask).await?.is_some() {
-                let text = format!("Waiting for a volume to be created either by the external provisioner '{who}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.");
+                let text = format!(
+                    "Waiting for a volume to be created either by the external provisioner '{who}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
+                );
                 events::tell(access, COMPONENT, &claim, &Note::normal("ExternalProvisioning", text)).await;
             }
             Ok(())
@@ -136,7 +140,8 @@ async fn claim(access: &Access, key: &str) -> Result<(), Status> {
             let hold = |c: &mut Value| protect(c, CLAIM_PROTECTION);
             // Told when it is new: the first look is the one that also protects.
             if access.update(&tables::CLAIMS, namespace, name, "", hold).await?.is_some() {
-                let note = if warning { Note::warning(reason, message) } else { Note::normal(reason, message) };
+                let note =
+                    if warning { Note::warning(reason, message) } else { Note::normal(reason, message) };
                 events::tell(access, COMPONENT, &claim, &note).await;
             }
             Ok(())
@@ -188,7 +193,8 @@ async fn bind(access: &Access, claim: &Value, volume: &str) -> Result<(), Status
     access.update(&tables::VOLUMES, "", volume, "status", set_phase).await?;
     let ours = text(claim, "/spec/volumeName").is_empty();
     let name_it = |c: &mut Value| {
-        let mut changed = annotate(c, "pv.kubernetes.io/bind-completed", "yes") | protect(c, CLAIM_PROTECTION);
+        let mut changed =
+            annotate(c, "pv.kubernetes.io/bind-completed", "yes") | protect(c, CLAIM_PROTECTION);
         if ours {
             changed |= annotate(c, "pv.kubernetes.io/bound-by-controller", "yes");
         }
@@ -223,7 +229,8 @@ fn in_use(access: &Access, namespace: &str, claim: &str) -> bool {
         let ended = matches!(text(&p, "/status/phase"), "Succeeded" | "Failed");
         !ended
             && list(&p, "/spec/volumes").iter().any(|v| {
-                let own = !v["ephemeral"].is_null() && format!("{}-{}", object::name(&p), text(v, "/name")) == claim;
+                let own = !v["ephemeral"].is_null()
+                    && format!("{}-{}", object::name(&p), text(v, "/name")) == claim;
                 text(v, "/persistentVolumeClaim/claimName") == claim || own
             })
     })

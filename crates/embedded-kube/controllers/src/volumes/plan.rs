@@ -39,7 +39,8 @@ fn satisfies(volume: &Value, claim: &Value, node: Option<&Value>) -> bool {
     let mode = |v: &Value| Some(text(v, "/spec/volumeMode").to_owned()).filter(|m| !m.is_empty());
     let filesystem = || Some("Filesystem".to_owned());
     let modes = list(volume, "/spec/accessModes");
-    let large = storage(volume, "/spec/capacity/storage") >= storage(claim, "/spec/resources/requests/storage");
+    let large =
+        storage(volume, "/spec/capacity/storage") >= storage(claim, "/spec/resources/requests/storage");
     let chosen = selector(claim.pointer("/spec/selector").filter(|s| !s.is_null()))
         .is_none_or(|s| s.matches_value(volume.pointer("/metadata/labels")));
     let terms = list(volume, "/spec/nodeAffinity/required/nodeSelectorTerms");
@@ -72,7 +73,11 @@ pub(super) fn plan(claim: &Value, volumes: &[Value], class: Option<&Value>, node
     }
     let late = class.is_some_and(|c| text(c, "/volumeBindingMode") == "WaitForFirstConsumer");
     if late && annotation(claim, SELECTED_NODE).is_none() {
-        return wait("WaitForFirstConsumer", "waiting for first consumer to be created before binding", false);
+        return wait(
+            "WaitForFirstConsumer",
+            "waiting for first consumer to be created before binding",
+            false,
+        );
     }
     let free = volumes.iter().filter(|v| v["spec"]["claimRef"].is_null() && satisfies(v, claim, node));
     // The smallest that is large enough; of equals the first by name.
@@ -94,9 +99,11 @@ pub(super) fn plan(claim: &Value, volumes: &[Value], class: Option<&Value>, node
     };
     match text(class, "/provisioner") {
         PROVISIONER => Step::Provision(volume(claim, class)),
-        "kubernetes.io/no-provisioner" => {
-            wait("FailedBinding", "no persistent volumes available for this claim and its class makes none", false)
-        }
+        "kubernetes.io/no-provisioner" => wait(
+            "FailedBinding",
+            "no persistent volumes available for this claim and its class makes none",
+            false,
+        ),
         other => Step::External(other.to_owned()),
     }
 }
