@@ -20,22 +20,28 @@
 //! six fields are read.
 
 mod backoff;
+mod certificates;
 mod cron;
 mod daemon;
 mod deployment;
+mod disruption;
 mod events;
+mod expiry;
 mod gc;
 mod job;
 mod namespaces;
+mod nodes;
 mod objects;
 mod placement;
 mod pods;
+mod quota;
 mod replicas;
 mod revisions;
 mod scheduler;
 mod services;
 mod stateful;
 mod tables;
+mod volumes;
 mod whom;
 
 use ek_engine::Controller;
@@ -47,10 +53,18 @@ const MANAGER: &str = "kube-controller-manager";
 pub use services::LoadBalancers;
 
 /// What the controllers need from outside.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Options {
     /// Who gives addresses to services of type LoadBalancer. Without one they wait, as on bare metal.
     pub load_balancers: Option<Arc<dyn LoadBalancers>>,
+    /// Pods that have ended and that a cluster keeps; of more the oldest go.
+    pub keep_ended_pods: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { load_balancers: None, keep_ended_pods: 12_500 }
+    }
 }
 
 /// Every controller there is.
@@ -68,6 +82,13 @@ pub fn all(options: Options) -> Vec<Arc<dyn Controller>> {
         Arc::new(cron::CronJobs),
         Arc::new(scheduler::Scheduler::default()),
         Arc::new(services::Endpoints::default()),
+        Arc::new(volumes::Volumes),
+        Arc::new(volumes::DefaultClass),
+        Arc::new(disruption::Budgets::default()),
+        Arc::new(quota::Quotas::default()),
+        Arc::new(certificates::SigningRequests),
+        Arc::new(nodes::Nodes::new(options.keep_ended_pods)),
+        Arc::new(expiry::OldEvents),
     ];
     if let Some(balancers) = options.load_balancers {
         all.push(Arc::new(services::ServiceBalancers(balancers)));

@@ -133,7 +133,8 @@ pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     // Keys begin with a quote and few quotes are followed by the right letter, so two bytes decide nearly always.
     let (first, second) = (*needle.first()?, *needle.get(1)?);
     let end = haystack.len().checked_sub(needle.len())?;
-    (0..=end).find(|&i| haystack[i] == first && haystack[i + 1] == second && haystack[i..].starts_with(needle))
+    (0..=end)
+        .find(|&i| haystack[i] == first && haystack[i + 1] == second && haystack[i..].starts_with(needle))
 }
 
 /// Whether a stored pod has a node, without reading it.
@@ -165,7 +166,8 @@ pub fn set_condition(conditions: &mut Vec<Value>, mut c: Value, now: &str) -> bo
             if same {
                 return false;
             }
-            let since = if old["status"] == c["status"] { old["lastTransitionTime"].clone() } else { json!(now) };
+            let since =
+                if old["status"] == c["status"] { old["lastTransitionTime"].clone() } else { json!(now) };
             c["lastTransitionTime"] = since;
             *old = c;
         }

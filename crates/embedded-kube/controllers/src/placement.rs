@@ -11,8 +11,8 @@ pub fn wants_node(spec: &Value, node: &Value) -> bool {
     if !members(spec, "/nodeSelector").all(|(k, v)| labels(k) == v.as_str()) {
         return false;
     }
-    let required =
-        spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+    let required = spec
+        .pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
     required.and_then(Value::as_array).is_none_or(|terms| any_term(terms, node))
 }
 
@@ -109,10 +109,6 @@ impl Amounts {
     pub fn add(&mut self, o: &Amounts) {
         self.combine(o, i64::saturating_add);
     }
-
-    pub fn take(&mut self, o: &Amounts) {
-        self.combine(o, i64::saturating_sub);
-    }
 }
 
 /// What a pod needs reserved: its containers together, or the greediest step of its start.
@@ -168,8 +164,14 @@ mod tests {
         let e = |k: &str, op: &str, v: Value| json!({"key": k, "operator": op, "values": v});
         for (terms, want) in [
             (json!([{"matchExpressions": [e("zone", "In", json!(["a", "b"]))]}]), true),
-            (json!([{"matchExpressions": [e("zone", "NotIn", json!(["a"]))]}, {"matchExpressions": [e("gpu", "Exists", json!([]))]}]), false),
-            (json!([{"matchExpressions": [e("cores", "Gt", json!(["4"])), e("gpu", "DoesNotExist", json!([]))]}]), true),
+            (
+                json!([{"matchExpressions": [e("zone", "NotIn", json!(["a"]))]}, {"matchExpressions": [e("gpu", "Exists", json!([]))]}]),
+                false,
+            ),
+            (
+                json!([{"matchExpressions": [e("cores", "Gt", json!(["4"])), e("gpu", "DoesNotExist", json!([]))]}]),
+                true,
+            ),
             (json!([{"matchFields": [e("metadata.name", "In", json!(["n1"]))]}]), true),
             (json!([{}]), false),
         ] {

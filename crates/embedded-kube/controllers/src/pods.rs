@@ -26,7 +26,6 @@ pub struct Pod {
     pub uid: String,
     pub node: String,
     pub phase: String,
-    pub reason: String,
     pub ready: bool,
     pub ready_since: Option<Timestamp>,
     pub deleting: bool,
@@ -75,8 +74,6 @@ struct DocSpec<'a> {
 struct DocStatus<'a> {
     #[serde(borrow, default)]
     phase: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Cow<'a, str>,
     #[serde(borrow, default)]
     conditions: Option<Vec<DocCondition<'a>>>,
     #[serde(borrow, default)]
@@ -129,7 +126,6 @@ impl Pod {
             uid: entry.meta.uid.to_string(),
             node: doc.spec.node_name.into_owned(),
             phase: st.phase.into_owned(),
-            reason: st.reason.into_owned(),
             ready: ready.is_some(),
             ready_since: ready.and_then(|c| c.last_transition_time.as_deref()).and_then(time::parse),
             deleting: m.deletion_timestamp.is_some(),

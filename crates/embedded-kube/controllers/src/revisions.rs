@@ -102,8 +102,9 @@ pub async fn trim(
         revisions.all.iter().filter(|r| object::name(r) != update && !in_use(r)).collect();
     for r in idle.iter().take(idle.len().saturating_sub(limit)) {
         let name = object::name(r);
-        access.delete(&tables::CONTROLLER_REVISIONS, object::namespace(owner), name, Deletion::default()).await?;
+        access
+            .delete(&tables::CONTROLLER_REVISIONS, object::namespace(owner), name, Deletion::default())
+            .await?;
     }
     Ok(())
 }
-

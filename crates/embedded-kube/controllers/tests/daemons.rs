@@ -9,7 +9,8 @@ fn set() -> Value {
 }
 
 fn nodes(w: &World) -> Vec<String> {
-    let mut all: Vec<String> = w.pods().iter().map(|p| p["spec"]["nodeName"].as_str().unwrap_or("-").to_owned()).collect();
+    let mut all: Vec<String> =
+        w.pods().iter().map(|p| p["spec"]["nodeName"].as_str().unwrap_or("-").to_owned()).collect();
     all.sort();
     all
 }
@@ -33,8 +34,14 @@ async fn one_on_every_node_that_wants_it() {
     w.node("n2").await;
     w.settle().await;
     let s = w.get("apps/daemonsets", "default/log");
-    assert_eq!((&s["status"]["desiredNumberScheduled"], &s["status"]["numberAvailable"]), (&json!(3), &json!(3)));
-    w.apply("apps/daemonsets", "default/log", |s| s["spec"]["template"]["spec"]["nodeSelector"] = json!({"gpu": "yes"})).await;
+    assert_eq!(
+        (&s["status"]["desiredNumberScheduled"], &s["status"]["numberAvailable"]),
+        (&json!(3), &json!(3))
+    );
+    w.apply("apps/daemonsets", "default/log", |s| {
+        s["spec"]["template"]["spec"]["nodeSelector"] = json!({"gpu": "yes"})
+    })
+    .await;
     w.settle().await;
     assert_eq!(nodes(&w), ["gpu"]);
     w.delete("nodes", "gpu", "Background").await;
@@ -56,13 +63,17 @@ async fn updates_replace_within_bounds() {
     let held = || w.pods().iter().filter(|p| p["status"]["phase"] == "Pending").count();
     assert_eq!((held(), w.pods().len()), (1, 4), "one at a time");
     w.apply("apps/daemonsets", "default/log", |s| {
-        s["spec"]["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}});
+        s["spec"]["updateStrategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}});
         s["spec"]["template"]["metadata"]["annotations"] = json!({"round": "3"});
     })
     .await;
     w.settle().await;
     let s = w.get("apps/daemonsets", "default/log");
-    assert_eq!((&s["status"]["updatedNumberScheduled"], &s["status"]["numberAvailable"]), (&json!(4), &json!(4)));
+    assert_eq!(
+        (&s["status"]["updatedNumberScheduled"], &s["status"]["numberAvailable"]),
+        (&json!(4), &json!(4))
+    );
     assert_eq!((held(), w.pods().len()), (0, 4));
     w.apply("apps/daemonsets", "default/log", hold).await;
     w.settle().await;

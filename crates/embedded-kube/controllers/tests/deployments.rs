@@ -13,8 +13,12 @@ async fn a_replica_set_keeps_its_number_and_adopts_what_matches() {
         ("ReplicationController", "replicationcontrollers", json!({"app": "rc"})),
     ] {
         let (api, app) = if kind == "ReplicaSet" { ("apps/v1", "r") } else { ("v1", "rc") };
-        w.create(table, json!({"apiVersion": api, "kind": kind, "metadata": {"name": app, "namespace": "default"},
-            "spec": {"replicas": 3, "selector": selector, "template": template(app, "x")}})).await;
+        w.create(
+            table,
+            json!({"apiVersion": api, "kind": kind, "metadata": {"name": app, "namespace": "default"},
+            "spec": {"replicas": 3, "selector": selector, "template": template(app, "x")}}),
+        )
+        .await;
         w.settle().await;
         let of = || w.pods().iter().filter(|p| p["metadata"]["labels"]["app"] == app).count();
         assert_eq!(of(), 3);
@@ -25,7 +29,10 @@ async fn a_replica_set_keeps_its_number_and_adopts_what_matches() {
         w.settle().await;
         assert_eq!(of(), 1);
     }
-    assert!(w.find("pods", "default/stray").is_none() || w.get("pods", "default/stray")["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet");
+    assert!(
+        w.find("pods", "default/stray").is_none()
+            || w.get("pods", "default/stray")["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+    );
     let reasons = w.reasons("ReplicaSet");
     assert_eq!(reasons, ["SuccessfulCreate", "SuccessfulDelete"]);
 }
@@ -43,12 +50,22 @@ async fn a_deployment_makes_a_set_and_deletion_takes_all() {
     assert_eq!(d["status"]["unavailableReplicas"], 3);
     w.delete("apps/deployments", "default/web", "Foreground").await;
     w.settle().await;
-    assert!(w.names("apps/deployments").is_empty() && w.names("apps/replicasets").is_empty() && w.pods().is_empty());
+    assert!(
+        w.names("apps/deployments").is_empty()
+            && w.names("apps/replicasets").is_empty()
+            && w.pods().is_empty()
+    );
 }
 
 fn reason(w: &World, kind: &str) -> String {
     let d = w.get("apps/deployments", "default/web");
-    let c = d["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == kind).cloned().unwrap_or_default();
+    let c = d["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["type"] == kind)
+        .cloned()
+        .unwrap_or_default();
     format!("{} {}", c["status"].as_str().unwrap_or("-"), c["reason"].as_str().unwrap_or("-"))
 }
 
@@ -62,13 +79,18 @@ async fn rollouts_roll_pause_resume_and_go_back() {
     assert_eq!(reason(&w, "Progressing"), "True NewReplicaSetAvailable");
     let first = w.names("apps/replicasets");
 
-    let image = |v: &'static str| move |d: &mut serde_json::Value| d["spec"]["template"]["spec"]["containers"][0]["image"] = json!(v);
+    let image = |v: &'static str| {
+        move |d: &mut serde_json::Value| d["spec"]["template"]["spec"]["containers"][0]["image"] = json!(v)
+    };
     w.apply("apps/deployments", "default/web", image("v2")).await;
     w.settle().await;
     let d = w.get("apps/deployments", "default/web");
     assert_eq!(d["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
     assert_eq!(d["status"]["observedGeneration"], d["metadata"]["generation"]);
-    assert_eq!((&d["status"]["updatedReplicas"], &d["status"]["availableReplicas"], &d["status"]["replicas"]), (&json!(3), &json!(3), &json!(3)));
+    assert_eq!(
+        (&d["status"]["updatedReplicas"], &d["status"]["availableReplicas"], &d["status"]["replicas"]),
+        (&json!(3), &json!(3), &json!(3))
+    );
     assert!(d["status"]["unavailableReplicas"].is_null());
     assert_eq!(w.names("apps/replicasets").len(), 2);
     assert!(w.pods().iter().all(|p| p["spec"]["containers"][0]["image"] == "v2"));
@@ -99,7 +121,8 @@ async fn a_stuck_rollout_is_told_after_its_deadline_and_keeps_what_serves() {
     w.node("n1").await;
     let mut d = deployment("web", 4, "v1");
     d["spec"]["progressDeadlineSeconds"] = json!(60);
-    d["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
+    d["spec"]["strategy"] =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
     w.create("apps/deployments", d).await;
     w.settle().await;
     w.apply("apps/deployments", "default/web", |d| {

@@ -87,7 +87,8 @@ async fn circles_go_and_wrong_namespaces_are_told() {
     assert!(!there(&w, "a") && !there(&w, "b"));
 
     let there_ = map(&w, "owner", &[]).await;
-    let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": there_["metadata"]["uid"]}]);
+    let reference =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": there_["metadata"]["uid"]}]);
     w.create("configmaps", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "far", "namespace": "kube-public", "ownerReferences": reference}})).await;
     w.create("nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "wide", "ownerReferences": reference}})).await;
     w.settle().await;
@@ -100,7 +101,8 @@ async fn circles_go_and_wrong_namespaces_are_told() {
 #[tokio::test]
 async fn namespaces_have_an_account_and_the_root_certificate() {
     let w = World::new().await;
-    w.create("namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).await;
+    w.create("namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
+        .await;
     w.settle().await;
     assert!(w.find("serviceaccounts", "shop/default").is_some());
     let ca = || w.get("configmaps", "shop/kube-root-ca.crt")["data"]["ca.crt"].clone();

@@ -18,20 +18,36 @@ fn job(run: &str, more: Value) -> Value {
 fn conditions(w: &World) -> Vec<String> {
     let j = w.get("batch/jobs", "default/j");
     let all = j["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    all.iter().map(|c| format!("{}={} {}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap(), c["reason"].as_str().unwrap())).collect()
+    all.iter()
+        .map(|c| {
+            format!(
+                "{}={} {}",
+                c["type"].as_str().unwrap(),
+                c["status"].as_str().unwrap(),
+                c["reason"].as_str().unwrap()
+            )
+        })
+        .collect()
 }
 
 #[tokio::test]
 async fn completions_are_counted_once() {
     let w = World::new().await;
     w.node("n1").await;
-    w.create("batch/jobs", job("Succeeded", json!({"completions": 5, "parallelism": 2, "ttlSecondsAfterFinished": 60}))).await;
+    w.create(
+        "batch/jobs",
+        job("Succeeded", json!({"completions": 5, "parallelism": 2, "ttlSecondsAfterFinished": 60})),
+    )
+    .await;
     w.settle().await;
     let j = w.get("batch/jobs", "default/j");
     assert_eq!(j["status"]["succeeded"], 5);
     assert_eq!(j["status"]["uncountedTerminatedPods"], json!({}));
     assert!(j["status"]["completionTime"].is_string());
-    assert_eq!(conditions(&w), ["SuccessCriteriaMet=True CompletionsReached", "Complete=True CompletionsReached"]);
+    assert_eq!(
+        conditions(&w),
+        ["SuccessCriteriaMet=True CompletionsReached", "Complete=True CompletionsReached"]
+    );
     assert_eq!(w.pods().len(), 5);
     assert!(w.pods().iter().all(|p| p["metadata"]["finalizers"].is_null()));
     assert!(w.reasons("Job").contains(&"Completed".to_owned()));
@@ -50,7 +66,10 @@ async fn failures_pause_then_end_the_job() {
     assert_eq!(w.pods().len(), 2);
     w.pass(200).await;
     assert_eq!(w.get("batch/jobs", "default/j")["status"]["failed"], 3);
-    assert_eq!(conditions(&w), ["FailureTarget=True BackoffLimitExceeded", "Failed=True BackoffLimitExceeded"]);
+    assert_eq!(
+        conditions(&w),
+        ["FailureTarget=True BackoffLimitExceeded", "Failed=True BackoffLimitExceeded"]
+    );
     assert!(w.reasons("Job").contains(&"BackoffLimitExceeded".to_owned()));
 }
 
@@ -65,11 +84,21 @@ async fn indexes_deadlines_and_suspension() {
     w.pass(1000).await;
     w.apply("batch/jobs", "default/j", |j| j["spec"]["suspend"] = json!(false)).await;
     w.settle().await;
-    let mut hosts: Vec<String> = w.pods().iter().map(|p| p["spec"]["hostname"].as_str().unwrap().to_owned()).collect();
+    let mut hosts: Vec<String> =
+        w.pods().iter().map(|p| p["spec"]["hostname"].as_str().unwrap().to_owned()).collect();
     hosts.sort();
     assert_eq!(hosts, ["j-0", "j-1", "j-2"]);
-    assert!(w.pods()[0]["spec"]["containers"][0]["env"].as_array().unwrap().iter().any(|e| e["name"] == "JOB_COMPLETION_INDEX"));
-    let first = w.pods().iter().find(|p| p["spec"]["hostname"] == "j-1").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    assert!(
+        w.pods()[0]["spec"]["containers"][0]["env"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|e| e["name"] == "JOB_COMPLETION_INDEX")
+    );
+    let first = w.pods().iter().find(|p| p["spec"]["hostname"] == "j-1").unwrap()["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     w.set_status("pods", &format!("default/{first}"), |p| p["status"]["phase"] = json!("Succeeded")).await;
     w.settle().await;
     assert_eq!(w.get("batch/jobs", "default/j")["status"]["completedIndexes"], "1");
@@ -139,6 +168,10 @@ async fn cron_jobs_that_overlap() {
         w.pass(600).await;
         assert_eq!(w.names("batch/jobs").len(), jobs, "{policy}");
         assert_eq!(w.names("batch/jobs").contains(&first[0]), policy != "Replace", "{policy}");
-        assert_eq!(w.get("batch/cronjobs", "default/c")["status"]["active"].as_array().map(Vec::len), Some(jobs), "{policy}");
+        assert_eq!(
+            w.get("batch/cronjobs", "default/c")["status"]["active"].as_array().map(Vec::len),
+            Some(jobs),
+            "{policy}"
+        );
     }
 }

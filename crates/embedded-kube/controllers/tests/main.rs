@@ -2,11 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod certificates;
+mod daemons;
 mod deployments;
 mod garbage;
 mod jobs;
-mod daemons;
+mod limits;
+mod load;
+mod model;
+mod nodes;
 mod scheduling;
 mod services;
 mod stateful;
+mod volumes;
 mod world;

@@ -18,7 +18,13 @@ fn node_of(w: &World, name: &str) -> String {
 
 fn why(w: &World, name: &str) -> String {
     let p = w.get("pods", &format!("default/{name}"));
-    let c = p["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "PodScheduled").unwrap().clone();
+    let c = p["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["type"] == "PodScheduled")
+        .unwrap()
+        .clone();
     assert_eq!((c["status"].as_str(), c["reason"].as_str()), (Some("False"), Some("Unschedulable")));
     c["message"].as_str().unwrap().to_owned()
 }
@@ -34,7 +40,10 @@ async fn pods_wait_for_room_and_say_why() {
     assert_eq!(why(&w, "early"), "no nodes available to schedule pods");
     w.node_with("small", json!({}), json!({"cpu": "1", "memory": "1Gi", "pods": "2"})).await;
     w.node_with("tainted", json!({"zone": "b"}), json!({"cpu": "4", "memory": "1Gi", "pods": "10"})).await;
-    w.apply("nodes", "tainted", |n| n["spec"]["taints"] = json!([{"key": "own", "value": "me", "effect": "NoSchedule"}])).await;
+    w.apply("nodes", "tainted", |n| {
+        n["spec"]["taints"] = json!([{"key": "own", "value": "me", "effect": "NoSchedule"}])
+    })
+    .await;
     w.settle().await;
     pod(&w, "big", json!({}), json!({"containers": cpu("2")})).await;
     assert!(why(&w, "big").starts_with("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {own: me}. preemption:"), "{}", why(&w, "big"));
@@ -96,7 +105,10 @@ async fn the_important_go_first_and_gates_hold() {
     pod(&w, "high", json!({}), json!({"containers": cpu("1"), "priorityClassName": "high"})).await;
     pod(&w, "gated", json!({}), json!({"schedulingGates": [{"name": "x/y"}]})).await;
     w.node_with("n", json!({}), json!({"cpu": "1", "memory": "1Gi", "pods": "10"})).await;
-    assert_eq!((node_of(&w, "high"), node_of(&w, "low"), node_of(&w, "gated")), ("n".into(), String::new(), String::new()));
+    assert_eq!(
+        (node_of(&w, "high"), node_of(&w, "low"), node_of(&w, "gated")),
+        ("n".into(), String::new(), String::new())
+    );
     w.apply("pods", "default/gated", |p| p["spec"]["schedulingGates"] = json!([])).await;
     w.settle().await;
     assert_eq!(node_of(&w, "gated"), "n");

@@ -13,13 +13,21 @@ fn service(spec: Value) -> Value {
 }
 
 fn endpoints(w: &World) -> Vec<Value> {
-    w.list("discovery.k8s.io/endpointslices").iter().flat_map(|s| s["endpoints"].as_array().cloned().unwrap_or_default()).collect()
+    w.list("discovery.k8s.io/endpointslices")
+        .iter()
+        .flat_map(|s| s["endpoints"].as_array().cloned().unwrap_or_default())
+        .collect()
 }
 
 #[tokio::test]
 async fn endpoints_follow_pods() {
     let w = World::new().await;
-    w.node_with("n1", json!({"topology.kubernetes.io/zone": "z1"}), json!({"cpu": "8", "memory": "8Gi", "pods": "110"})).await;
+    w.node_with(
+        "n1",
+        json!({"topology.kubernetes.io/zone": "z1"}),
+        json!({"cpu": "8", "memory": "8Gi", "pods": "110"}),
+    )
+    .await;
     w.create("services", service(json!({"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": "web"}, {"name": "num", "port": 81, "targetPort": 9000}]}))).await;
     w.settle().await;
     let slices = w.list("discovery.k8s.io/endpointslices");
@@ -31,20 +39,30 @@ async fn endpoints_follow_pods() {
     let slices = w.list("discovery.k8s.io/endpointslices");
     assert_eq!(slices.len(), 1);
     let s = &slices[0];
-    assert_eq!(s["metadata"]["labels"], json!({"team": "x", "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}));
-    assert_eq!(s["ports"], json!([{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "num", "port": 9000, "protocol": "TCP"}]));
+    assert_eq!(
+        s["metadata"]["labels"],
+        json!({"team": "x", "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"})
+    );
+    assert_eq!(
+        s["ports"],
+        json!([{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "num", "port": 9000, "protocol": "TCP"}])
+    );
     let all = endpoints(&w);
     assert_eq!(all.len(), 3);
-    assert_eq!((&all[0]["zone"], &all[0]["conditions"]), (&json!("z1"), &json!({"ready": true, "serving": true, "terminating": false})));
+    assert_eq!(
+        (&all[0]["zone"], &all[0]["conditions"]),
+        (&json!("z1"), &json!({"ready": true, "serving": true, "terminating": false}))
+    );
     let e = w.get("endpoints", "default/web");
     assert_eq!(e["subsets"][0]["addresses"].as_array().unwrap().len(), 3);
 
     // On a node that is dead pods go slowly: not ready for new traffic, still serving.
-    w.apply("nodes", "n1", |n| n["metadata"]["labels"]["test/dead"] = json!("yes")).await;
+    w.set_dead("n1", true).await;
     let victim = w.names("pods")[0].clone();
     w.delete("pods", &format!("default/{victim}"), "Background").await;
     w.settle().await;
-    let going: Vec<Value> = endpoints(&w).into_iter().filter(|e| e["conditions"]["terminating"] == true).collect();
+    let going: Vec<Value> =
+        endpoints(&w).into_iter().filter(|e| e["conditions"]["terminating"] == true).collect();
     assert_eq!(going.len(), 1);
     assert_eq!(going[0]["conditions"], json!({"ready": false, "serving": true, "terminating": true}));
     assert_eq!(w.get("endpoints", "default/web")["subsets"][0]["addresses"].as_array().unwrap().len(), 2);
@@ -58,7 +76,11 @@ async fn endpoints_follow_pods() {
 async fn headless_and_not_ready() {
     let w = World::new().await;
     w.node("n1").await;
-    w.create("services", service(json!({"clusterIP": "None", "selector": {"app": "db"}, "publishNotReadyAddresses": true}))).await;
+    w.create(
+        "services",
+        service(json!({"clusterIP": "None", "selector": {"app": "db"}, "publishNotReadyAddresses": true})),
+    )
+    .await;
     w.create("pods", json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db", "namespace": "default", "labels": {"app": "db"}, "annotations": {"test/run": "hold"}},
         "spec": {"hostname": "db", "subdomain": "web", "containers": [{"name": "c", "image": "x"}]}})).await;
     w.settle().await;
@@ -67,7 +89,10 @@ async fn headless_and_not_ready() {
     let all = endpoints(&w);
     assert_eq!(all.len(), 1);
     assert_eq!((&all[0]["hostname"], &all[0]["conditions"]["ready"]), (&json!("db"), &json!(true)));
-    assert_eq!(w.list("discovery.k8s.io/endpointslices")[0]["metadata"]["labels"]["service.kubernetes.io/headless"], "");
+    assert_eq!(
+        w.list("discovery.k8s.io/endpointslices")[0]["metadata"]["labels"]["service.kubernetes.io/headless"],
+        ""
+    );
 }
 
 struct Balancers;

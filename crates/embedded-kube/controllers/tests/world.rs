@@ -35,6 +35,7 @@ impl World {
         let server = ApiServer::start(config).await.unwrap();
         let mut controllers = ek_controllers::all(options);
         controllers.push(Arc::new(Kubelet));
+        controllers.push(Arc::new(Heart));
         let engine = Engine::new(server.host(), controllers);
         let access = server.access("test");
         let world = World { server, clock, engine, access };
@@ -110,8 +111,12 @@ impl World {
 
     pub fn reasons(&self, kind: &str) -> Vec<String> {
         let about = |e: &&Value| e["involvedObject"]["kind"] == kind;
-        let mut all: Vec<String> =
-            self.list("events").iter().filter(about).map(|e| e["reason"].as_str().unwrap().to_owned()).collect();
+        let mut all: Vec<String> = self
+            .list("events")
+            .iter()
+            .filter(about)
+            .map(|e| e["reason"].as_str().unwrap().to_owned())
+            .collect();
         all.sort();
         all.dedup();
         all
@@ -125,37 +130,116 @@ impl World {
         let mut labels = labels;
         labels["kubernetes.io/hostname"] = json!(name);
         let now = self.access.timestamp();
-        self.create("nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+        self.create(
+            "nodes",
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
             "status": {"allocatable": allocatable, "capacity": allocatable, "conditions": [
-                {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}]}}))
-            .await;
-        self.beat(name).await;
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}]}}),
+        )
+        .await;
         self.settle().await;
     }
 
-    /// Renews a node's lease.
-    pub async fn beat(&self, name: &str) {
-        let renew = ek_meta::time::rfc3339_micro(self.access.now());
-        let leases = table("coordination.k8s.io/leases");
-        if self.access.entry(&leases, "kube-node-lease", name).is_none() {
-            self.access
-                .create(&leases, json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                    "metadata": {"name": name, "namespace": "kube-node-lease"},
-                    "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renew}}))
-                .await
-                .unwrap();
-            return;
-        }
-        self.apply("coordination.k8s.io/leases", &format!("kube-node-lease/{name}"), |l| {
-            l["spec"]["renewTime"] = json!(renew);
+    /// A node whose kubelet answers nobody, or does again.
+    pub async fn set_dead(&self, name: &str, dead: bool) {
+        self.apply("nodes", name, |n| {
+            n["metadata"]["labels"]["test/dead"] = if dead { json!("yes") } else { Value::Null }
         })
         .await;
     }
 }
 
+/// Renews the leases of nodes that live.
+pub struct Heart;
+
+impl Controller for Heart {
+    fn name(&self) -> &'static str {
+        "test-heart"
+    }
+
+    fn watches(&self) -> &'static [&'static str] {
+        &["/nodes"]
+    }
+
+    fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
+        keys.push(delta.key.clone());
+    }
+
+    fn reconcile<'a>(&'a self, access: &'a Access, key: &'a str) -> BoxFuture<'a, Result<Outcome, Status>> {
+        Box::pin(async move {
+            let alive = |n: &Value| n["metadata"]["labels"]["test/dead"].is_null();
+            if !access.get(&table("nodes"), "", key).is_some_and(|n| alive(&n)) {
+                return Ok(Outcome::Done);
+            }
+            let renew = ek_meta::time::rfc3339_micro(access.now());
+            let leases = table("coordination.k8s.io/leases");
+            if access.entry(&leases, "kube-node-lease", key).is_none() {
+                let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": key, "namespace": "kube-node-lease"},
+                    "spec": {"holderIdentity": key, "leaseDurationSeconds": 40, "renewTime": renew}});
+                access.create(&leases, lease).await?;
+            }
+            let beat = |l: &mut Value| {
+                let changed = l["spec"]["renewTime"] != renew.as_str();
+                l["spec"]["renewTime"] = json!(renew);
+                changed
+            };
+            access.update(&leases, "kube-node-lease", key, "", beat).await?;
+            recover(access, key).await?;
+            Ok(Outcome::After(SignedDuration::from_secs(10)))
+        })
+    }
+}
+
+/// A node that is back says that it is well, and so are its pods.
+async fn recover(access: &Access, node: &str) -> Result<(), Status> {
+    let now = access.timestamp();
+    let well = |n: &mut Value| {
+        let lost = |c: &&mut Value| c["status"] == "Unknown";
+        let all = n["status"]["conditions"].as_array_mut().into_iter().flatten();
+        let mut changed = false;
+        for c in all.filter(lost) {
+            c["status"] = json!(if c["type"] == "Ready" { "True" } else { "False" });
+            c["lastHeartbeatTime"] = json!(now);
+            c["lastTransitionTime"] = json!(now);
+            changed = true;
+        }
+        changed
+    };
+    if access.update(&table("nodes"), "", node, "status", well).await?.is_none() {
+        return Ok(());
+    }
+    let pods = table("pods");
+    for (key, entry) in &access.table(&pods).objects {
+        let (ns, name) = split(key);
+        let pod = ek_server::parse(entry).unwrap();
+        if pod["spec"]["nodeName"] != node {
+            continue;
+        }
+        if entry.meta.deleting {
+            let how = Deletion { grace_seconds: Some(0), ..Deletion::default() };
+            access.delete(&pods, ns, name, how).await?;
+            continue;
+        }
+        let up = |p: &mut Value| {
+            let run = p["metadata"]["annotations"]["test/run"].is_null();
+            let all = p["status"]["conditions"].as_array_mut().into_iter().flatten();
+            let mut changed = false;
+            for c in all.filter(|c| c["type"] == "Ready" && c["status"] == "False" && run) {
+                c["status"] = json!("True");
+                changed = true;
+            }
+            changed
+        };
+        access.update(&pods, ns, name, "status", up).await?;
+        // What was bound while nobody listened runs now.
+        Kubelet.reconcile(access, key).await?;
+    }
+    Ok(())
+}
+
 /// Runs what is bound to a node: ready at once, or as the annotation `test/run` says (`hold`, `Succeeded`,
 /// `Failed`). Deletes what is being deleted.
-struct Kubelet;
+pub struct Kubelet;
 
 impl Controller for Kubelet {
     fn name(&self) -> &'static str {
@@ -178,12 +262,15 @@ impl Controller for Kubelet {
             let pods = table("pods");
             let Some(pod) = access.get(&pods, ns, name) else { return Ok(Outcome::Done) };
             let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-            let alive = access.get(&table("nodes"), "", node).is_some_and(|n| n["metadata"]["labels"]["test/dead"].is_null());
+            let alive = access
+                .get(&table("nodes"), "", node)
+                .is_some_and(|n| n["metadata"]["labels"]["test/dead"].is_null());
             if node.is_empty() || !alive {
                 return Ok(Outcome::Done);
             }
             if !pod["metadata"]["deletionTimestamp"].is_null() {
-                let how = Deletion { grace_seconds: Some(0), uid: Some(object::uid(&pod)), ..Deletion::default() };
+                let how =
+                    Deletion { grace_seconds: Some(0), uid: Some(object::uid(&pod)), ..Deletion::default() };
                 access.delete(&pods, ns, name, how).await?;
                 return Ok(Outcome::Done);
             }

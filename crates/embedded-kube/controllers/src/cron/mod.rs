@@ -28,7 +28,8 @@ impl Controller for CronJobs {
     fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
         if &*delta.table == "batch/cronjobs" {
             keys.push(delta.key.clone());
-        } else if let Some(o) = delta.latest().and_then(|e| controller_of(e)).filter(|o| o.kind == "CronJob") {
+        } else if let Some(o) = delta.latest().and_then(|e| controller_of(e)).filter(|o| o.kind == "CronJob")
+        {
             keys.object(split(&delta.key).0, &o.name);
         }
     }
@@ -80,7 +81,9 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     };
     let wanted = Value::Object(plan.status.clone());
     let write = |o: &mut Value| {
-        object::uid(o) == object::uid(&cron) && bare(&o["status"]) != bare(&wanted) && put_status(o, &plan.status)
+        object::uid(o) == object::uid(&cron)
+            && bare(&o["status"]) != bare(&wanted)
+            && put_status(o, &plan.status)
     };
     match access.update(&tables::CRON_JOBS, namespace, name, "status", write).await {
         Err(e) if e.code != 404 => return Err(e),

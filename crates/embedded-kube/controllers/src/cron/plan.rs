@@ -25,7 +25,12 @@ fn zone(cron: &Value) -> Option<TimeZone> {
 }
 
 /// The last time that is due and not yet done, how many were, and the first that is still to come.
-fn due(s: &Schedule, zone: &TimeZone, since: Timestamp, now: Timestamp) -> (Option<Timestamp>, usize, Option<Timestamp>) {
+fn due(
+    s: &Schedule,
+    zone: &TimeZone,
+    since: Timestamp,
+    now: Timestamp,
+) -> (Option<Timestamp>, usize, Option<Timestamp>) {
     const MANY: usize = 100;
     let (mut last, mut missed, mut at) = (None, 0, s.next(since, zone));
     while let Some(t) = at.filter(|t| *t <= now) {
@@ -47,11 +52,10 @@ pub(super) fn plan(cron: &Value, jobs: &[Value], now: Timestamp) -> Plan {
     follow(cron, jobs, &mut out);
     trim(cron, jobs, &mut out);
     let mut last_schedule = text(cron, "/status/lastScheduleTime").to_owned();
-    if !flag(cron, "/spec/suspend") && !crate::objects::is_deleting(cron) {
-        if let Some(t) = start(cron, jobs, now, &mut out) {
+    if !flag(cron, "/spec/suspend") && !crate::objects::is_deleting(cron)
+        && let Some(t) = start(cron, jobs, now, &mut out) {
             last_schedule = ek_meta::time::rfc3339(t);
         }
-    }
     if !last_schedule.is_empty() {
         out.status.insert("lastScheduleTime".into(), json!(last_schedule));
     }
@@ -117,7 +121,9 @@ fn start(cron: &Value, jobs: &[Value], now: Timestamp, out: &mut Plan) -> Option
     out.at = next;
     let at = last?;
     if missed >= 100 {
-        let text = format!("too many missed start times: {missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew");
+        let text = format!(
+            "too many missed start times: {missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+        );
         out.notes.push(Note::warning("TooManyMissedTimes", text));
     }
     if deadline.is_some_and(|d| seconds_after(at, d) < now) {

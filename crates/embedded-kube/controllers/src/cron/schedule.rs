@@ -190,7 +190,16 @@ mod tests {
         ] {
             assert_eq!(next(s, after, "UTC"), want, "{s} after {after}");
         }
-        for bad in ["", "* * * *", "60 * * * *", "*/0 * * * *", "5-1 * * * *", "x * * * *", "@sometimes", "@every 1y"] {
+        for bad in [
+            "",
+            "* * * *",
+            "60 * * * *",
+            "*/0 * * * *",
+            "5-1 * * * *",
+            "x * * * *",
+            "@sometimes",
+            "@every 1y",
+        ] {
             assert_eq!(Schedule::parse(bad), None, "{bad}");
         }
     }
@@ -201,8 +210,16 @@ mod tests {
             return; // no zone database on this machine
         }
         let zone = "Europe/Berlin";
-        assert_eq!(next("30 2 * * *", "2026-03-28T12:00:00Z", zone), "2026-03-30T00:30:00Z", "02:30 does not exist that night");
+        assert_eq!(
+            next("30 2 * * *", "2026-03-28T12:00:00Z", zone),
+            "2026-03-30T00:30:00Z",
+            "02:30 does not exist that night"
+        );
         assert_eq!(next("30 2 * * *", "2026-10-24T12:00:00Z", zone), "2026-10-25T00:30:00Z");
-        assert_eq!(next("30 2 * * *", "2026-10-25T00:30:00Z", zone), "2026-10-26T01:30:00Z", "once is enough");
+        assert_eq!(
+            next("30 2 * * *", "2026-10-25T00:30:00Z", zone),
+            "2026-10-26T01:30:00Z",
+            "once is enough"
+        );
     }
 }

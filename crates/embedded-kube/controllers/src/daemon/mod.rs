@@ -42,7 +42,9 @@ impl Controller for DaemonSets {
             return;
         }
         // Heartbeats change only the status; what decides is labels, taints and whether the node is there.
-        let decides = |e: &std::sync::Arc<ek_store::Entry>| parse(e).map(|n| (n["metadata"]["labels"].clone(), n["spec"].clone()));
+        let decides = |e: &std::sync::Arc<ek_store::Entry>| {
+            parse(e).map(|n| (n["metadata"]["labels"].clone(), n["spec"].clone()))
+        };
         if let (Some(a), Some(b)) = (&delta.previous, &delta.current)
             && decides(a) == decides(b)
         {
@@ -66,7 +68,9 @@ impl DaemonSets {
     async fn run(&self, access: &Access, key: &str) -> Result<Outcome, Status> {
         let (namespace, name) = split(key);
         let Some(set) = access.get(&tables::DAEMON_SETS, namespace, name) else { return Ok(Outcome::Done) };
-        let Some(selector) = selector_of(&set).filter(|_| !is_deleting(&set)) else { return Ok(Outcome::Done) };
+        let Some(selector) = selector_of(&set).filter(|_| !is_deleting(&set)) else {
+            return Ok(Outcome::Done);
+        };
         let claim = pods::claim(access, namespace, object::uid(&set), &selector);
         let mine = pods::settle_claim(access, &set, claim).await?;
         let all = revisions::sync(access, &set, HASH).await?;
@@ -80,7 +84,8 @@ impl DaemonSets {
         }
         let mut by_node: BTreeMap<String, Vec<&pods::Pod>> = BTreeMap::new();
         for pod in &mine {
-            let object = if pod.node.is_empty() { parse(&pod.entry).unwrap_or_default() } else { Value::Null };
+            let object =
+                if pod.node.is_empty() { parse(&pod.entry).unwrap_or_default() } else { Value::Null };
             by_node.entry(plan::node_of(pod, &object)).or_default().push(pod);
         }
         let now = access.now();
@@ -91,7 +96,10 @@ impl DaemonSets {
             let id = format!("{}/{node}", object::uid(&set));
             match self.failures.may(access.id(), &id, now) {
                 Ok(()) => {
-                    let text = format!("Found failed daemon pod {namespace}/{} on node {node}, will try to kill it", pod.name);
+                    let text = format!(
+                        "Found failed daemon pod {namespace}/{} on node {node}, will try to kill it",
+                        pod.name
+                    );
                     notes.push(Note::warning("FailedDaemonPod", text));
                     plan.delete.push(pod);
                 }
@@ -101,7 +109,8 @@ impl DaemonSets {
                 }
             }
         }
-        let wanted: Vec<Value> = plan.create.iter().map(|node| plan::pod(&set, &template, &hash, node)).collect();
+        let wanted: Vec<Value> =
+            plan.create.iter().map(|node| plan::pod(&set, &template, &hash, node)).collect();
         let (_, told, mut failed) = pods::create(access, wanted).await;
         notes.extend(told);
         let (told, error) = pods::delete(access, namespace, &plan.delete).await;

@@ -67,7 +67,8 @@ pub(super) fn pod(set: &Value, template: &Value, hash: &str, node: &str) -> Valu
         labels["pod-template-generation"] = json!(g);
     }
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
-    let required = &mut pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let required =
+        &mut pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     match required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut) {
         // The node's name in every term, in place of other fields: of several one is enough.
         Some(terms) if !terms.is_empty() => {
@@ -90,7 +91,12 @@ pub(super) fn node_of(pod: &Pod, object: &Value) -> String {
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
     );
     let fields = terms.iter().flat_map(|t| list(t, "/matchFields"));
-    fields.filter_map(|f| f.pointer("/values/0")).filter_map(Value::as_str).next().unwrap_or_default().to_owned()
+    fields
+        .filter_map(|f| f.pointer("/values/0"))
+        .filter_map(Value::as_str)
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 pub(super) struct Input<'a> {
@@ -139,7 +145,9 @@ pub(super) fn plan<'a>(input: &Input<'a>) -> Plan<'a> {
             }
         }
         // The oldest of a revision stays; while replacing, one of each may.
-        alive.sort_by(|a, b| (a.node.is_empty(), a.created, &a.name).cmp(&(b.node.is_empty(), b.created, &b.name)));
+        alive.sort_by(|a, b| {
+            (a.node.is_empty(), a.created, &a.name).cmp(&(b.node.is_empty(), b.created, &b.name))
+        });
         if *run {
             if let Some(first) = alive.first() {
                 scheduled += 1;
@@ -160,7 +168,9 @@ pub(super) fn plan<'a>(input: &Input<'a>) -> Plan<'a> {
             } else {
                 settled = false;
                 // One that is going must be gone first, unless two may be there at a time.
-                if here.iter().all(|p| p.ended()) || (surge > 0 && here.iter().all(|p| p.ended() || p.deleting)) {
+                if here.iter().all(|p| p.ended())
+                    || (surge > 0 && here.iter().all(|p| p.ended() || p.deleting))
+                {
                     out.create.push(node.clone());
                 }
             }
@@ -178,7 +188,15 @@ pub(super) fn plan<'a>(input: &Input<'a>) -> Plan<'a> {
         out.delete.extend(pods.iter().filter(|p| !p.deleting));
     }
     if rolling {
-        roll(input, &mut out, desired, surge, scaled(update("maxUnavailable"), desired, true), &available, settled);
+        roll(
+            input,
+            &mut out,
+            desired,
+            surge,
+            scaled(update("maxUnavailable"), desired, true),
+            &available,
+            settled,
+        );
     }
     out.delete.sort_by(|a, b| a.name.cmp(&b.name));
     out.delete.dedup_by(|a, b| a.name == b.name);

@@ -138,7 +138,8 @@ async fn create(access: &Access, d: &Value, set: Value) -> Result<Made, Status> 
         Ok(set) => Ok(Made::New(set)),
         Err(e) if e.code == 409 => {
             let bump = |o: &mut Value| {
-                o["status"]["collisionCount"] = json!(o["status"]["collisionCount"].as_i64().unwrap_or(0) + 1);
+                o["status"]["collisionCount"] =
+                    json!(o["status"]["collisionCount"].as_i64().unwrap_or(0) + 1);
                 true
             };
             let (ns, name) = (object::namespace(d), object::name(d));

@@ -115,7 +115,13 @@ pub(super) fn plan(d: &Value, sets: &[Set], complete: bool) -> Plan {
         let running = |s: &&&Set| s.replicas > 0 || int(&s.object, "/status/replicas").unwrap_or(0) > 0;
         let clear = old.iter().filter(running).count() == 0;
         for (s, n) in &mut sizes {
-            *n = if Some(&s.name) != new.map(|n| &n.name) { 0 } else if clear { wanted } else { *n };
+            *n = if Some(&s.name) != new.map(|n| &n.name) {
+                0
+            } else if clear {
+                wanted
+            } else {
+                *n
+            };
         }
         if new.is_none() {
             plan.create = Some(new_set(d, revision, if clear { wanted } else { 0 }, wanted, surge));
@@ -148,11 +154,8 @@ fn roll(d: &Value, sizes: &mut [(&Set, i64)], new: Option<&Set>, old: &[&Set], w
     let (surge, unavailable) = bounds(d);
     let total: i64 = sizes.iter().map(|(_, n)| n).sum();
     let have = new.map_or(0, |n| n.replicas);
-    let target = if have >= wanted {
-        wanted
-    } else {
-        have + (wanted + surge - total).clamp(0, wanted - have)
-    };
+    let target =
+        if have >= wanted { wanted } else { have + (wanted + surge - total).clamp(0, wanted - have) };
     let is_new = |s: &Set| Some(&s.name) == new.map(|n| &n.name);
     for (s, n) in sizes.iter_mut() {
         if is_new(s) {
@@ -212,7 +215,8 @@ fn rescale(d: &Value, sizes: &mut [(&Set, i64)], new: Option<&Set>, old: &[&Set]
     if let Some(one) = only {
         return set_size(sizes, &one.name, wanted);
     }
-    let saturated = |s: &Set| s.count(DESIRED) == Some(s.replicas) && s.available == s.replicas && s.replicas == wanted;
+    let saturated =
+        |s: &Set| s.count(DESIRED) == Some(s.replicas) && s.available == s.replicas && s.replicas == wanted;
     if new.is_some_and(saturated) {
         for s in old {
             set_size(sizes, &s.name, 0);
@@ -312,9 +316,8 @@ pub(super) fn set_name(d: &Value) -> (String, String) {
 fn new_set(d: &Value, revision: i64, replicas: i64, wanted: i64, surge: i64) -> Value {
     let (name, hash) = set_name(d);
     let mut template = d["spec"]["template"].clone();
-    crate::objects::object_at(&mut template, "metadata")
-        .entry("labels")
-        .or_insert_with(|| json!({}))[HASH] = json!(hash);
+    crate::objects::object_at(&mut template, "metadata").entry("labels").or_insert_with(|| json!({}))[HASH] =
+        json!(hash);
     let mut selector = d["spec"]["selector"].clone();
     crate::objects::object_at(&mut selector, "matchLabels").insert(HASH.into(), json!(hash));
     let mut annotations: Map<String, Value> = inherited(d).into_iter().map(|(k, v)| (k, json!(v))).collect();

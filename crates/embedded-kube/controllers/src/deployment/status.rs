@@ -59,7 +59,13 @@ pub(super) fn status(
         || replicas - updated < before("replicas") - before("updatedReplicas")
         || ready > before("readyReplicas")
         || available > before("availableReplicas");
-    let deadline = progress(d, &mut conditions, Progress { new, created, complete, progressed, settled: replicas == updated }, now, stamp);
+    let deadline = progress(
+        d,
+        &mut conditions,
+        Progress { new, created, complete, progressed, settled: replicas == updated },
+        now,
+        stamp,
+    );
 
     let failure = sets.iter().filter_map(|s| condition(&s.object, "ReplicaFailure")).next();
     match failure {
@@ -119,7 +125,10 @@ fn progress(
             put(conditions, "Progressing", "True", "ReplicaSetUpdated", &message, stamp);
             touch(conditions, stamp);
         } else if reason != TIMED_OUT
-            && current.as_ref().and_then(|c| when(c, "/lastUpdateTime")).is_some_and(|t| seconds_after(t, limit) <= now)
+            && current
+                .as_ref()
+                .and_then(|c| when(c, "/lastUpdateTime"))
+                .is_some_and(|t| seconds_after(t, limit) <= now)
         {
             let message = format!("ReplicaSet {name:?} has timed out progressing.");
             put(conditions, "Progressing", "False", TIMED_OUT, &message, stamp);
@@ -132,7 +141,8 @@ fn progress(
 }
 
 fn put(conditions: &mut Vec<Value>, kind: &str, is: &str, reason: &str, message: &str, stamp: &str) {
-    let c = json!({"type": kind, "status": is, "lastUpdateTime": stamp, "reason": reason, "message": message});
+    let c =
+        json!({"type": kind, "status": is, "lastUpdateTime": stamp, "reason": reason, "message": message});
     set_condition(conditions, c, stamp);
 }
 

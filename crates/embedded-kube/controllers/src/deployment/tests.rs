@@ -13,11 +13,13 @@ fn rolling(surge: Value, unavailable: Value) -> Value {
 
 fn set(d: &Value, image: &str, replicas: i64, available: i64, revision: i64) -> Set {
     let wanted = d["spec"]["replicas"].as_i64().unwrap();
-    Set::of(json!({"metadata": {"name": format!("d-{image}"), "generation": 1, "creationTimestamp": format!("2026-01-01T00:00:0{revision}Z"), "annotations": {
+    Set::of(
+        json!({"metadata": {"name": format!("d-{image}"), "generation": 1, "creationTimestamp": format!("2026-01-01T00:00:0{revision}Z"), "annotations": {
             "deployment.kubernetes.io/desired-replicas": wanted.to_string(), "deployment.kubernetes.io/max-replicas": (wanted + bounds(d).0).to_string(),
             "deployment.kubernetes.io/revision": revision.to_string()}},
         "spec": {"replicas": replicas, "template": {"metadata": {"labels": {"a": "b", "pod-template-hash": image}}, "spec": {"containers": [{"name": "c", "image": image}]}}},
-        "status": {"replicas": replicas, "availableReplicas": available, "observedGeneration": 1}}))
+        "status": {"replicas": replicas, "availableReplicas": available, "observedGeneration": 1}}),
+    )
 }
 
 fn sizes(d: &Value, sets: &[Set]) -> Vec<(String, i64)> {
@@ -63,7 +65,10 @@ fn recreate_waits_until_nothing_old_runs() {
     let mut going = set(&d, "v1", 0, 0, 1);
     going.object["status"]["replicas"] = json!(2);
     assert_eq!(sizes(&d, &[going, set(&d, "v2", 0, 0, 2)]), pairs(&[("d-v1", 0), ("d-v2", 0)]));
-    assert_eq!(sizes(&d, &[set(&d, "v1", 0, 0, 1), set(&d, "v2", 0, 0, 2)]), pairs(&[("d-v1", 0), ("d-v2", 3)]));
+    assert_eq!(
+        sizes(&d, &[set(&d, "v1", 0, 0, 1), set(&d, "v2", 0, 0, 2)]),
+        pairs(&[("d-v1", 0), ("d-v2", 3)])
+    );
 }
 
 #[test]
@@ -90,7 +95,8 @@ fn paused_scales_but_does_not_roll() {
 #[test]
 fn going_back_gives_the_old_set_a_new_revision_and_history_is_bounded() {
     let d = deployment(1, "v1", rolling(json!(1), json!(0)));
-    let sets: Vec<Set> = (1..=5).map(|i| set(&d, &format!("v{i}"), i64::from(i == 5), i64::from(i == 5), i)).collect();
+    let sets: Vec<Set> =
+        (1..=5).map(|i| set(&d, &format!("v{i}"), i64::from(i == 5), i64::from(i == 5), i)).collect();
     assert_eq!(newest(&d, &sets).unwrap().name, "d-v1");
     let p = plan(&d, &sets, true);
     assert_eq!(p.revision, Some(6));

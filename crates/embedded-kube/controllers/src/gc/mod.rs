@@ -165,9 +165,9 @@ impl GarbageCollector {
         let dependents = self.dependents(access, uid);
         let waits = |p: &Place| {
             let (ns, name) = split(&p.key);
-            access.get(&p.table, ns, name).is_some_and(|o| {
-                crate::objects::is_deleting(&o) && has_finalizer(&o, FOREGROUND)
-            })
+            access
+                .get(&p.table, ns, name)
+                .is_some_and(|o| crate::objects::is_deleting(&o) && has_finalizer(&o, FOREGROUND))
         };
         let (ns, name) = split(&place.key);
         match plan::decide(&owners, obj, !dependents.is_empty(), || dependents.iter().any(waits)) {
@@ -181,7 +181,9 @@ impl GarbageCollector {
             Step::Delete { propagation, unblock } => {
                 if unblock {
                     let unblock = |o: &mut Value| {
-                        let Some(Value::Array(all)) = o.pointer_mut("/metadata/ownerReferences") else { return false };
+                        let Some(Value::Array(all)) = o.pointer_mut("/metadata/ownerReferences") else {
+                            return false;
+                        };
                         let blocking = all.iter_mut().filter(|r| r["blockOwnerDeletion"] == true);
                         blocking.map(|r| r["blockOwnerDeletion"] = false.into()).count() > 0
                     };

@@ -53,7 +53,11 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
         return release_orphans(access, namespace, name).await;
     };
     // Somebody else looks after it.
-    if job.pointer("/spec/managedBy").and_then(Value::as_str).is_some_and(|m| m != "kubernetes.io/job-controller") {
+    if job
+        .pointer("/spec/managedBy")
+        .and_then(Value::as_str)
+        .is_some_and(|m| m != "kubernetes.io/job-controller")
+    {
         return Ok(Outcome::Done);
     }
     let Some(selector) = selector_of(&job) else { return Ok(Outcome::Done) };
@@ -62,7 +66,8 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     let mine = if over { claim.mine } else { pods::settle_claim(access, &job, claim).await? };
     if over {
         // Nothing is counted any more; nothing may be held either.
-        let ended: Vec<&Pod> = mine.iter().filter(|p| p.entry.meta.has_finalizers && (p.ended() || p.deleting)).collect();
+        let ended: Vec<&Pod> =
+            mine.iter().filter(|p| p.entry.meta.has_finalizers && (p.ended() || p.deleting)).collect();
         release(access, namespace, &ended).await?;
         return Ok(Outcome::Done);
     }
@@ -137,7 +142,8 @@ fn pod(job: &Value, index: Option<i64>, pods: &[Pod]) -> Value {
     let annotations = meta.entry("annotations").or_insert_with(|| json!({}));
     annotations[plan::INDEX] = json!(i.to_string());
     if job.pointer("/spec/backoffLimitPerIndex").is_some_and(|v| !v.is_null()) {
-        let failures = pods.iter().filter(|p| plan::index_of(p) == Some(i) && (p.phase == "Failed" || p.deleting));
+        let failures =
+            pods.iter().filter(|p| plan::index_of(p) == Some(i) && (p.phase == "Failed" || p.deleting));
         annotations[plan::FAILURES] = json!(failures.count().to_string());
     }
     let spec = crate::objects::object_at(&mut pod, "spec");
@@ -178,14 +184,24 @@ impl Controller for FinishedJobs {
         Box::pin(async move {
             let (namespace, name) = split(key);
             let Some(job) = access.get(&tables::JOBS, namespace, name) else { return Ok(Outcome::Done) };
-            let Some(ttl) = crate::objects::int(&job, "/spec/ttlSecondsAfterFinished") else { return Ok(Outcome::Done) };
+            let Some(ttl) = crate::objects::int(&job, "/spec/ttlSecondsAfterFinished") else {
+                return Ok(Outcome::Done);
+            };
             let ended = ["Complete", "Failed"].iter().filter_map(|k| crate::objects::condition(&job, k));
-            let ended = ended.filter(|c| c["status"] == "True").filter_map(|c| crate::objects::when(c, "/lastTransitionTime"));
-            let Some(at) = ended.min().map(|t| crate::objects::seconds_after(t, ttl)) else { return Ok(Outcome::Done) };
+            let ended = ended
+                .filter(|c| c["status"] == "True")
+                .filter_map(|c| crate::objects::when(c, "/lastTransitionTime"));
+            let Some(at) = ended.min().map(|t| crate::objects::seconds_after(t, ttl)) else {
+                return Ok(Outcome::Done);
+            };
             if at > access.now() {
                 return Ok(Outcome::After(until(access.now(), at)));
             }
-            let how = Deletion { uid: Some(object::uid(&job)), propagation: Some("Foreground"), ..Deletion::default() };
+            let how = Deletion {
+                uid: Some(object::uid(&job)),
+                propagation: Some("Foreground"),
+                ..Deletion::default()
+            };
             access.delete(&tables::JOBS, namespace, name, how).await?;
             Ok(Outcome::Done)
         })

@@ -146,7 +146,9 @@ pub(super) fn plan(job: &Value, pods: &[Pod], t: &Tally, now: Timestamp) -> Plan
         out.delete = active.iter().map(|p| p.name.clone()).collect();
         return out;
     }
-    if let (Some(limit), Some(start)) = (int(job, "/spec/activeDeadlineSeconds"), when(job, "/status/startTime")) {
+    if let (Some(limit), Some(start)) =
+        (int(job, "/spec/activeDeadlineSeconds"), when(job, "/status/startTime"))
+    {
         out.at = Some(seconds_after(start, limit));
     }
     let parallelism = int(job, "/spec/parallelism").unwrap_or(1);
@@ -176,10 +178,14 @@ pub(super) fn plan(job: &Value, pods: &[Pod], t: &Tally, now: Timestamp) -> Plan
         return out;
     }
     if is_indexed(job) {
-        let taken: BTreeSet<i64> =
-            pods.iter().filter(|p| p.active() || (p.deleting && !failed(job, p))).filter_map(index_of).collect();
+        let taken: BTreeSet<i64> = pods
+            .iter()
+            .filter(|p| p.active() || (p.deleting && !failed(job, p)))
+            .filter_map(index_of)
+            .collect();
         let all = 0..int(job, "/spec/completions").unwrap_or(0);
-        let free = all.filter(|i| !taken.contains(i) && !t.completed.contains(*i) && !t.failed_indexes.contains(*i));
+        let free =
+            all.filter(|i| !taken.contains(i) && !t.completed.contains(*i) && !t.failed_indexes.contains(*i));
         out.create = free.take(room as usize).map(Some).collect();
     } else {
         out.create = vec![None; room as usize];
@@ -206,7 +212,8 @@ fn decided(job: &Value, t: &Tally, active: &[&Pod], now: Timestamp) -> Option<En
     if failed > limit || (on_failure && restarts > 0 && restarts >= limit) {
         return fail("BackoffLimitExceeded", "Job has reached the specified backoff limit");
     }
-    if let (Some(limit), Some(start)) = (int(job, "/spec/activeDeadlineSeconds"), when(job, "/status/startTime"))
+    if let (Some(limit), Some(start)) =
+        (int(job, "/spec/activeDeadlineSeconds"), when(job, "/status/startTime"))
         && !flag(job, "/spec/suspend")
         && seconds_after(start, limit) <= now
     {
@@ -215,7 +222,10 @@ fn decided(job: &Value, t: &Tally, active: &[&Pod], now: Timestamp) -> Option<En
     if let Some(max) = int(job, "/spec/maxFailedIndexes")
         && t.failed_indexes.len() > max
     {
-        return fail("MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes");
+        return fail(
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+        );
     }
     if policy::succeeded(job, &t.completed) {
         return End::new(true, "SuccessPolicy", "Matched a rule of the success policy");

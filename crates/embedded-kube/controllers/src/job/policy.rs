@@ -31,13 +31,18 @@ fn fits(rule: &Value, pod: &Value) -> Option<String> {
     let who = || format!("pod {}/{}", object::namespace(pod), object::name(pod));
     if let Some(codes) = rule.get("onExitCodes").filter(|c| !c.is_null()) {
         let wanted = text(codes, "/containerName");
-        let statuses = list(pod, "/status/initContainerStatuses").iter().chain(list(pod, "/status/containerStatuses"));
+        let statuses =
+            list(pod, "/status/initContainerStatuses").iter().chain(list(pod, "/status/containerStatuses"));
         for c in statuses.filter(|c| wanted.is_empty() || text(c, "/name") == wanted) {
             // Success is never a reason.
             let Some(code) = int(c, "/state/terminated/exitCode").filter(|c| *c != 0) else { continue };
             let is_in = list(codes, "/values").iter().any(|v| v.as_i64() == Some(code));
             if is_in == (text(codes, "/operator") == "In") {
-                return Some(format!("Container {} for {} failed with exit code {code}", text(c, "/name"), who()));
+                return Some(format!(
+                    "Container {} for {} failed with exit code {code}",
+                    text(c, "/name"),
+                    who()
+                ));
             }
         }
         return None;

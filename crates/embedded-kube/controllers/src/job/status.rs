@@ -32,8 +32,12 @@ pub(super) fn status(
     let waits = !uncounted.is_empty() || !tally.release.is_empty();
     status.insert("uncountedTerminatedPods".into(), Value::Object(uncounted));
     if is_indexed(job) {
-        for (field, indexes) in [("completedIndexes", &tally.completed), ("failedIndexes", &tally.failed_indexes)] {
-            if indexes.len() > 0 || (field == "failedIndexes" && !job["spec"]["backoffLimitPerIndex"].is_null()) {
+        for (field, indexes) in
+            [("completedIndexes", &tally.completed), ("failedIndexes", &tally.failed_indexes)]
+        {
+            if indexes.len() > 0
+                || (field == "failedIndexes" && !job["spec"]["backoffLimitPerIndex"].is_null())
+            {
                 status.insert(field.into(), json!(indexes.write()));
             }
         }
@@ -42,7 +46,8 @@ pub(super) fn status(
     let suspended = flag(job, "/spec/suspend");
     let was = condition(job, "Suspended").is_some_and(|c| c["status"] == "True");
     let mut put = |kind: &str, is: &str, reason: &str, message: &str| {
-        let c = json!({"type": kind, "status": is, "lastProbeTime": stamp, "reason": reason, "message": message});
+        let c =
+            json!({"type": kind, "status": is, "lastProbeTime": stamp, "reason": reason, "message": message});
         set_condition(&mut conditions, c, stamp)
     };
     if suspended && !was && plan.end.is_none() {

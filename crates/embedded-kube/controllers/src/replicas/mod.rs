@@ -23,7 +23,12 @@ pub const REPLICA_SETS: Replicas = Replicas {
     name: "replicaset",
     component: "replicaset-controller",
     watches: &["apps/replicasets", "/pods"],
-    owners: Owners { kind: "ReplicaSet", group: "apps", table: || &tables::REPLICA_SETS, selector: selector_of },
+    owners: Owners {
+        kind: "ReplicaSet",
+        group: "apps",
+        table: || &tables::REPLICA_SETS,
+        selector: selector_of,
+    },
 };
 
 pub const REPLICATION_CONTROLLERS: Replicas = Replicas {

@@ -89,7 +89,8 @@ impl Controller for Scheduler {
 /// Whether others may find room, or company, because of this.
 fn frees(delta: &Delta) -> bool {
     let ended = |e: &Arc<Entry>| {
-        find(&e.bytes, b"\"phase\":\"Succeeded\"").is_some() || find(&e.bytes, b"\"phase\":\"Failed\"").is_some()
+        find(&e.bytes, b"\"phase\":\"Succeeded\"").is_some()
+            || find(&e.bytes, b"\"phase\":\"Failed\"").is_some()
     };
     let bound = delta.previous.as_ref().is_some_and(|p| !has_node(p));
     delta.current.as_ref().is_none_or(|c| bound || ended(c))

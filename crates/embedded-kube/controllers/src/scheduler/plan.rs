@@ -10,12 +10,19 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    Bind { node: String },
+    Bind {
+        node: String,
+    },
     /// The claims must be provided for this node first.
-    Provide { node: String, claims: Vec<String> },
+    Provide {
+        node: String,
+        claims: Vec<String>,
+    },
     /// Claims are on their way.
     Wait,
-    Unschedulable { message: String },
+    Unschedulable {
+        message: String,
+    },
 }
 
 pub(super) fn decide(snapshot: &mut Snapshot, pod: &Pending) -> Decision {
@@ -46,7 +53,11 @@ pub(super) fn decide(snapshot: &mut Snapshot, pod: &Pending) -> Decision {
         Err(reasons) => return unschedulable_on(snapshot, &reasons),
     };
     count(snapshot, pod, &node);
-    if for_consumer.is_empty() { Decision::Bind { node } } else { Decision::Provide { node, claims: for_consumer } }
+    if for_consumer.is_empty() {
+        Decision::Bind { node }
+    } else {
+        Decision::Provide { node, claims: for_consumer }
+    }
 }
 
 fn count(snapshot: &mut Snapshot, pod: &Pending, node: &str) {
@@ -56,7 +67,9 @@ fn count(snapshot: &mut Snapshot, pod: &Pending, node: &str) {
 fn unschedulable(snapshot: &Snapshot, why: &str) -> Decision {
     let n = snapshot.nodes.len();
     Decision::Unschedulable {
-        message: format!("0/{n} nodes are available: {why}. preemption: 0/{n} nodes are available: {n} Preemption is not helpful for scheduling."),
+        message: format!(
+            "0/{n} nodes are available: {why}. preemption: 0/{n} nodes are available: {n} Preemption is not helpful for scheduling."
+        ),
     }
 }
 
@@ -160,7 +173,8 @@ fn score(pod: &Pending, node: &Node, near: &Nearness, spread: &Spread) -> Score 
         .sum();
     let tolerations = list(spec, "/tolerations");
     let unwelcome = list(&node.object, "/spec/taints").iter();
-    let unwelcome = unwelcome.filter(|t| text(t, "/effect") == "PreferNoSchedule" && !tolerates(tolerations, t));
+    let unwelcome =
+        unwelcome.filter(|t| text(t, "/effect") == "PreferNoSchedule" && !tolerates(tolerations, t));
     let unwelcome = unwelcome.count() as i64;
     let kin = node.by_owner.get(&pod.placed.owner).copied().unwrap_or(0);
     let kin = if pod.placed.owner.is_empty() { 0 } else { kin };
@@ -183,16 +197,16 @@ struct Nearness {
 impl Nearness {
     fn new(snapshot: &Snapshot, pod: &Pending) -> Nearness {
         let ns: &Namespaces = &snapshot.namespaces;
-        let domain = |p: &Placed, key: &str| {
-            snapshot.node(&p.node).and_then(|n| n.label(key)).map(str::to_owned)
-        };
+        let domain =
+            |p: &Placed, key: &str| snapshot.node(&p.node).and_then(|n| n.label(key)).map(str::to_owned);
         let domains = |t: &Term| {
             let all = snapshot.placed.iter().filter(|p| t.covers(ns, p));
             (t.topology.clone(), all.filter_map(|p| domain(p, &t.topology)).collect::<HashSet<_>>())
         };
         let terms = Term::all(&pod.object, "podAffinity");
         let wanted: Vec<_> = terms.iter().map(domains).collect();
-        let first = wanted.iter().all(|(_, d)| d.is_empty()) && terms.iter().all(|t| t.covers(ns, &pod.placed));
+        let first =
+            wanted.iter().all(|(_, d)| d.is_empty()) && terms.iter().all(|t| t.covers(ns, &pod.placed));
         let mut kept_away = Vec::new();
         for p in snapshot.placed.iter().filter(|p| !p.keeps_away.is_empty()) {
             for t in p.keeps_away.iter().filter(|t| t.covers(ns, &pod.placed)) {
@@ -216,7 +230,8 @@ impl Nearness {
     }
 
     fn misfit(&self, node: &Node) -> Option<&'static str> {
-        let at = |(key, domains): &(String, HashSet<String>)| node.label(key).is_some_and(|d| domains.contains(d));
+        let at =
+            |(key, domains): &(String, HashSet<String>)| node.label(key).is_some_and(|d| domains.contains(d));
         let met = self.wanted.iter().all(|t| if self.first { node.label(&t.0).is_some() } else { at(t) });
         if !met {
             return Some("node(s) didn't match pod affinity rules");
@@ -285,7 +300,9 @@ impl Constraint {
         let honors_taints = text(c, "/nodeTaintsPolicy") == "Honor";
         let counts_node = |n: &Node| {
             (text(c, "/nodeAffinityPolicy") == "Ignore" || wants_node(spec, &n.object))
-                && !(honors_taints && untolerated(list(spec, "/tolerations"), &n.object, &["NoSchedule", "NoExecute"]).is_some())
+                && !(honors_taints
+                    && untolerated(list(spec, "/tolerations"), &n.object, &["NoSchedule", "NoExecute"])
+                        .is_some())
         };
         let mut counts: HashMap<String, i64> = HashMap::new();
         for n in snapshot.nodes.iter().filter(|n| counts_node(n)) {

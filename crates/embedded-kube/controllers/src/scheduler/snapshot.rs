@@ -76,7 +76,8 @@ impl Term {
     fn read(t: &Value, pod: &Value, weight: i64) -> Option<Term> {
         let mut namespaces: Vec<String> =
             list(t, "/namespaces").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        let namespace_selector = crate::objects::selector(t.get("namespaceSelector").filter(|s| !s.is_null()));
+        let namespace_selector =
+            crate::objects::selector(t.get("namespaceSelector").filter(|s| !s.is_null()));
         if namespaces.is_empty() && namespace_selector.is_none() {
             namespaces.push(object::namespace(pod).to_owned());
         }
@@ -127,7 +128,10 @@ pub(super) enum ClaimState {
     /// Bound; the volume's node affinity, if it has one.
     Bound(Option<Value>),
     /// Its class waits for a pod to choose the node; where that is, once chosen.
-    ForConsumer { name: String, selected: Option<String> },
+    ForConsumer {
+        name: String,
+        selected: Option<String>,
+    },
     Unbound,
 }
 
@@ -152,7 +156,8 @@ impl Snapshot {
     pub(super) fn new(nodes: Vec<Value>, placed: Vec<Arc<Placed>>, namespaces: Namespaces) -> Snapshot {
         let mut out = Snapshot { namespaces, ..Snapshot::default() };
         for object in nodes {
-            let resources = object.pointer("/status/allocatable").or_else(|| object.pointer("/status/capacity"));
+            let resources =
+                object.pointer("/status/allocatable").or_else(|| object.pointer("/status/capacity"));
             let allocatable = Amounts::read(resources);
             let name = object::name(&object).to_owned();
             out.by_name.insert(name.clone(), out.nodes.len());

@@ -17,7 +17,11 @@ const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub trait LoadBalancers: Send + Sync + 'static {
     /// The ingress points of a service, as `status.loadBalancer.ingress` lists them. Called again whenever the
     /// service changes; must answer the same for the same service.
-    fn assign<'a>(&'a self, access: &'a Access, service: &'a Value) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
+    fn assign<'a>(
+        &'a self,
+        access: &'a Access,
+        service: &'a Value,
+    ) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
 
     /// The service is gone, or no longer wants one.
     fn release<'a>(&'a self, _access: &'a Access, _service: &'a Value) -> BoxFuture<'a, Result<(), Status>> {
@@ -64,7 +68,13 @@ impl Services {
                 set_ingress(access, &service, &[]).await?;
                 let go = |s: &mut Value| remove_finalizer(s, CLEANUP);
                 access.update(&tables::SERVICES, namespace, name, "", go).await?;
-                events::tell(access, COMPONENT, &service, &Note::normal("DeletedLoadBalancer", "Deleted load balancer")).await;
+                events::tell(
+                    access,
+                    COMPONENT,
+                    &service,
+                    &Note::normal("DeletedLoadBalancer", "Deleted load balancer"),
+                )
+                .await;
             }
             return Ok(());
         }
@@ -77,17 +87,32 @@ impl Services {
                 true
             };
             access.update(&tables::SERVICES, namespace, name, "", hold).await?;
-            events::tell(access, COMPONENT, &service, &Note::normal("EnsuringLoadBalancer", "Ensuring load balancer")).await;
+            events::tell(
+                access,
+                COMPONENT,
+                &service,
+                &Note::normal("EnsuringLoadBalancer", "Ensuring load balancer"),
+            )
+            .await;
         }
         match self.0.assign(access, &service).await {
             Ok(ingress) => {
                 if set_ingress(access, &service, &ingress).await? {
-                    events::tell(access, COMPONENT, &service, &Note::normal("EnsuredLoadBalancer", "Ensured load balancer")).await;
+                    events::tell(
+                        access,
+                        COMPONENT,
+                        &service,
+                        &Note::normal("EnsuredLoadBalancer", "Ensured load balancer"),
+                    )
+                    .await;
                 }
                 Ok(())
             }
             Err(e) => {
-                let note = Note::warning("SyncLoadBalancerFailed", format!("Error syncing load balancer: {}", e.message));
+                let note = Note::warning(
+                    "SyncLoadBalancerFailed",
+                    format!("Error syncing load balancer: {}", e.message),
+                );
                 events::tell(access, COMPONENT, &service, &note).await;
                 Err(e)
             }
@@ -100,7 +125,8 @@ async fn set_ingress(access: &Access, service: &Value, ingress: &[Value]) -> Res
         if list(s, "/status/loadBalancer/ingress") == ingress {
             return false;
         }
-        s["status"]["loadBalancer"] = if ingress.is_empty() { json!({}) } else { json!({"ingress": ingress}) };
+        s["status"]["loadBalancer"] =
+            if ingress.is_empty() { json!({}) } else { json!({"ingress": ingress}) };
         true
     };
     let (ns, name) = (object::namespace(service), object::name(service));

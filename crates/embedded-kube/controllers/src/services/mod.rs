@@ -162,7 +162,12 @@ async fn write_slices(access: &Access, service: &Value, wanted: Vec<Slice>) -> R
                 s["metadata"]["labels"] = json!(labels);
                 true
             };
-            done(access.update(&tables::ENDPOINT_SLICES, namespace, object::name(slice), "", put).await.map(|_| ()))?;
+            done(
+                access
+                    .update(&tables::ENDPOINT_SLICES, namespace, object::name(slice), "", put)
+                    .await
+                    .map(|_| ()),
+            )?;
         }
     }
     Ok(())

@@ -222,7 +222,8 @@ pub(super) struct Slice {
 /// All slices of a service. Without endpoints there is one empty slice: it says that somebody looked.
 pub(super) fn slices(service: &Value, pods: &[Backend], zone: impl Fn(&str) -> Option<String>) -> Vec<Slice> {
     let publish = flag(service, "/spec/publishNotReadyAddresses");
-    let mut families: Vec<&str> = list(service, "/spec/ipFamilies").iter().filter_map(Value::as_str).collect();
+    let mut families: Vec<&str> =
+        list(service, "/spec/ipFamilies").iter().filter_map(Value::as_str).collect();
     if families.is_empty() {
         families.push("IPv4");
     }
@@ -280,7 +281,9 @@ pub(super) fn changes(there: &[Value], wanted: Vec<Slice>) -> Changes {
     for w in wanted {
         // The same content needs no write at all.
         let same = free.iter().position(|s| {
-            text(s, "/addressType") == w.family && ports_of(s) == w.ports && list(s, "/endpoints") == w.endpoints
+            text(s, "/addressType") == w.family
+                && ports_of(s) == w.ports
+                && list(s, "/endpoints") == w.endpoints
         });
         match same {
             Some(i) => _ = free.remove(i),

@@ -27,7 +27,12 @@ pub(super) async fn create(access: &Access, set: &Value, ordinal: i64) -> Result
     for (template, (_, name)) in list(set, "/spec/volumeClaimTemplates").iter().zip(claims(set, ordinal)) {
         if let Some(there) = access.entry(&tables::CLAIMS, namespace, &name) {
             if there.meta.deleting {
-                return Err(Status::conflict("", "persistentvolumeclaims", &name, "the claim is being deleted"));
+                return Err(Status::conflict(
+                    "",
+                    "persistentvolumeclaims",
+                    &name,
+                    "the claim is being deleted",
+                ));
             }
             continue;
         }
@@ -37,7 +42,9 @@ pub(super) async fn create(access: &Access, set: &Value, ordinal: i64) -> Result
         claim["metadata"]["name"] = json!(name);
         claim["metadata"]["namespace"] = json!(namespace);
         for (k, v) in members(set, "/spec/selector/matchLabels") {
-            let labels = crate::objects::object_at(&mut claim, "metadata").entry("labels").or_insert_with(|| json!({}));
+            let labels = crate::objects::object_at(&mut claim, "metadata")
+                .entry("labels")
+                .or_insert_with(|| json!({}));
             labels[k.as_str()] = v.clone();
         }
         if policy(set, "whenDeleted") == "Delete" {
@@ -50,7 +57,8 @@ pub(super) async fn create(access: &Access, set: &Value, ordinal: i64) -> Result
             Err(e) if e.code != 409 => return Err(e),
             _ => {}
         }
-        let text = format!("create Claim {name} Pod {0}-{ordinal} in StatefulSet {0} success", object::name(set));
+        let text =
+            format!("create Claim {name} Pod {0}-{ordinal} in StatefulSet {0} success", object::name(set));
         notes.push(Note::normal("SuccessfulCreate", text));
     }
     Ok(notes)

@@ -86,7 +86,8 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
         }
         let live = |r: &Value| {
             let name = object::name(r);
-            name == object::name(current) || mine.iter().any(|p| p.label("controller-revision-hash") == Some(name))
+            name == object::name(current)
+                || mine.iter().any(|p| p.label("controller-revision-hash") == Some(name))
         };
         revisions::trim(access, &set, &all, live).await?;
     }
@@ -113,7 +114,10 @@ async fn create(access: &Access, set: &Value, revision: &Value, ordinal: i64) ->
         let text = format!("create {what} in StatefulSet {name} failed error: {}", e.message);
         Note::warning("FailedCreate", text)
     };
-    for note in claims::create(access, set, ordinal).await.map_err(|e| (told(&format!("Claim of Pod {pod_name}"), &e), e))? {
+    for note in claims::create(access, set, ordinal)
+        .await
+        .map_err(|e| (told(&format!("Claim of Pod {pod_name}"), &e), e))?
+    {
         events::tell(access, COMPONENT, set, &note).await;
     }
     match access.create(&tables::PODS, pod).await {

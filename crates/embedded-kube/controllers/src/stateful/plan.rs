@@ -9,8 +9,13 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Make the pod of this ordinal, of the present template or of the one before.
-    Create { ordinal: i64, current: bool },
-    Delete { name: String },
+    Create {
+        ordinal: i64,
+        current: bool,
+    },
+    Delete {
+        name: String,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +97,8 @@ pub(super) fn plan(shape: &Shape, name: &str, pods: &[Pod], update: &str, now: T
         .filter_map(|p| ordinal(name, &p.name).filter(|n| !shape.wants(*n)).map(|n| (n, p)))
         .collect();
     surplus.sort_by_key(|(n, _)| std::cmp::Reverse(*n));
-    let first_unhealthy = surplus.iter().map(|(n, p)| (*n, p)).filter(|(_, p)| !healthy(p)).map(|(n, _)| n).min();
+    let first_unhealthy =
+        surplus.iter().map(|(n, p)| (*n, p)).filter(|(_, p)| !healthy(p)).map(|(n, _)| n).min();
     for (n, pod) in &surplus {
         if pod.deleting {
             if shape.ordered {
