@@ -57,7 +57,7 @@ impl Controller for Kubelet {
             }
             "/persistentvolumeclaims" => {
                 if let (None, Some(gone)) = (&delta.current, &delta.previous) {
-                    self.0.runtime.remove_claim(&gone.meta.uid);
+                    self.0.runtime.remove_claims(&delta.cluster, Some(&gone.meta.uid));
                 }
             }
             table => {

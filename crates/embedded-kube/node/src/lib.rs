@@ -63,7 +63,7 @@ use parking_lot::{Mutex, RwLock};
 use pod::Memory;
 use run::Runtime;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -197,6 +197,8 @@ impl Nodes {
     /// `kubectl logs`, `exec` and `port-forward` are answered from here on.
     pub fn attach(&self, engine: &Engine) {
         self.0.runtime.attach(engine);
+        let living = self.0.living();
+        self.0.runtime.sweep(|uid| living.contains(uid));
         self.0.host.set_services(self.clone());
         self.0.host.set_pods(self.clone());
     }
@@ -269,6 +271,12 @@ impl Nodes {
             self.0.runtime.poke(access.id(), &key);
         }
         Ok(())
+    }
+
+    /// Asks all programs to stop, for a process that ends; what their pods say is left as it is, and the next process
+    /// starts them again.
+    pub fn stop(&self) {
+        self.0.runtime.stop_all();
     }
 
     /// Names of our nodes in a cluster, sorted.
@@ -395,7 +403,19 @@ impl Inner {
     pub(crate) fn forget(&self, cluster: &ClusterId) {
         if self.clusters.write().remove(cluster).is_some() {
             self.runtime.end_node(cluster, None);
+            self.runtime.remove_claims(cluster, None);
         }
+    }
+
+    /// Uids of all pods there are.
+    fn living(&self) -> HashSet<String> {
+        let all = self.host.names();
+        let clusters = all.iter().filter_map(|c| self.host.access(&ClusterId::new(c), kubelet::NAME));
+        clusters
+            .flat_map(|a| {
+                a.table(&tables::PODS).objects.values().map(|e| e.meta.uid.to_string()).collect::<Vec<_>>()
+            })
+            .collect()
     }
 
     /// The pod's address on its node.
