@@ -92,7 +92,10 @@ impl Kubelet {
         }
         let uid = object::uid(&pod).to_owned();
         inner.runtime.replace_stale(access.id(), key, &uid);
-        let ip = inner.address(access.id(), key, &uid, &node).to_string();
+        let ip = match pod["spec"]["hostNetwork"] == true {
+            true => node.address.clone(),
+            false => inner.address(access.id(), key, &uid, &node).to_string(),
+        };
         let memory = inner.memory(access.id(), key, &uid);
         inner.runtime.clear_blocked(&uid);
         let step = Step { inner, node: &node, ip: &ip, memory: &memory, access };

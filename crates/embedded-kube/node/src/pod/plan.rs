@@ -46,6 +46,8 @@ pub(super) struct Draft<'a, 'b> {
     pub(super) units: Vec<Unit<'a>>,
     status: Value,
     pub(super) plan: Plan,
+    /// Nothing is started again.
+    ending: bool,
 }
 
 /// Transitions without an end would be a mistake in a stage set; this many are not needed by any pod.
@@ -61,10 +63,17 @@ pub(crate) fn plan(pod: &Value, memory: &Memory, world: &Surroundings<'_>) -> Pl
             _ => json!({}),
         },
         plan: Plan { memory: memory.clone(), ..Plan::default() },
+        ending: false,
     };
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     if !pod["metadata"]["deletionTimestamp"].is_null() {
         d.terminate(ended);
+        // Somebody holds the pod: what they decide by must say how it ended.
+        let held = pod["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
+        if d.plan.gone && held && !ended {
+            d.end_all();
+            return d.finish();
+        }
         d.plan.pod = pod.clone();
         return d.plan;
     }
@@ -293,6 +302,25 @@ impl<'a> Draft<'a, '_> {
         self.plan.notes.push(Note { warning, reason, message, field_path });
     }
 
+    /// The last word on each container of a pod that was told to stop.
+    fn end_all(&mut self) {
+        let now = self.world.now;
+        for u in &mut self.units {
+            if matches!(u.state(), State::Terminated { .. }) {
+                continue;
+            }
+            match self.world.facts.get(u.name).map(|k| &k.fact) {
+                Some(Fact::Exited { at, code, reason, message, .. }) => u.exit(*code, reason, message, *at),
+                _ => u.exit(143, "Error", "", now),
+            }
+        }
+        self.status["startTime"] = match self.status["startTime"].take() {
+            Value::Null => json!(time::rfc3339(now)),
+            t => t,
+        };
+        self.ending = true;
+    }
+
     /// A pod that is to go: its programs end within the grace, then it is gone.
     fn terminate(&mut self, ended: bool) {
         let grace = self.pod["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(30).max(0);
@@ -336,7 +364,7 @@ impl<'a> Draft<'a, '_> {
         let started = !self.status["startTime"].is_null();
         let mut new = self.pod.clone();
         if started {
-            summarize(self.pod, &self.units, &mut self.status, self.world.now);
+            summarize(self.pod, &self.units, &mut self.status, self.world.now, self.ending);
             let simulated = (0..self.units.len()).any(|i| !self.is_real(i));
             let of = |init: bool| {
                 let some = self.units.iter().filter(move |u| (u.kind != ContainerKind::Main) == init);
