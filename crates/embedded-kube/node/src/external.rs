@@ -273,7 +273,10 @@ impl ExternalNode {
     async fn sync(&mut self, key: &str) {
         let Some((pod, memory, at)) = self.pods.get_mut(key) else { return };
         *at = None;
-        let ip = self.addresses.of(self.network, object::uid(pod)).to_string();
+        let ip = match pod["spec"]["hostNetwork"] == true {
+            true => self.address.clone(),
+            false => self.addresses.of(self.network, object::uid(pod)).to_string(),
+        };
         let made = plan(
             pod,
             memory,

@@ -57,7 +57,7 @@ impl Controller for Kubelet {
             }
             "/persistentvolumeclaims" => {
                 if let (None, Some(gone)) = (&delta.current, &delta.previous) {
-                    self.0.runtime.remove_claim(&gone.meta.uid);
+                    self.0.runtime.remove_claims(&delta.cluster, Some(&gone.meta.uid));
                 }
             }
             table => {
@@ -92,44 +92,48 @@ impl Kubelet {
         }
         let uid = object::uid(&pod).to_owned();
         inner.runtime.replace_stale(access.id(), key, &uid);
-        let ip = inner.address(access.id(), key, &uid, &node).to_string();
+        let ip = match pod["spec"]["hostNetwork"] == true {
+            true => node.address.clone(),
+            false => inner.address(access.id(), key, &uid, &node).to_string(),
+        };
         let memory = inner.memory(access.id(), key, &uid);
         inner.runtime.clear_blocked(&uid);
         let step = Step { inner, node: &node, ip: &ip, memory: &memory, access };
         // Programs start before a status says that they run; each round starts all that are due.
-        let mut made = step.plan(&pod);
-        for _ in 0..pod["spec"]["initContainers"].as_array().map_or(0, Vec::len) + 2 {
-            if made.start.is_empty() {
-                break;
-            }
-            for (container, round) in &made.start {
-                inner.runtime.start(inner, access, &pod, &ip, container, *round).await;
-            }
-            made = step.plan(&pod);
-        }
-        if made.changed {
-            let written: Mutex<Plan> = Mutex::default();
-            let change = |p: &mut Value| {
-                // Another pod of the same name is another story.
-                if object::uid(p) != uid {
-                    return false;
+        if step.has_programs(&pod) {
+            for _ in 0..pod["spec"]["initContainers"].as_array().map_or(0, Vec::len) + 2 {
+                let made = step.plan(&pod);
+                if made.start.is_empty() {
+                    break;
                 }
-                let new = step.plan(p);
-                let changed = new.changed;
-                *p = new.pod.clone();
-                *written.lock() = new;
-                changed
-            };
-            match access.update(&tables::PODS, ns, name, "status", change).await {
-                Ok(Some(_)) => made = written.into_inner(),
-                Ok(None) => {}
-                Err(s) if s.code == 404 => return Ok(Outcome::Done),
-                Err(s) => return Err(s),
+                for (container, round) in &made.start {
+                    inner.runtime.start(inner, access, &pod, &ip, container, *round).await;
+                }
             }
         }
+        let made: Mutex<Plan> = Mutex::default();
+        let change = |p: &mut Value| {
+            // Another pod of the same name is another story.
+            if object::uid(p) != uid {
+                return false;
+            }
+            let mut new = step.plan(p);
+            if new.changed {
+                *p = new.pod.take();
+            }
+            let changed = new.changed;
+            *made.lock() = new;
+            changed
+        };
+        match access.update(&tables::PODS, ns, name, "status", change).await {
+            Ok(_) => {}
+            Err(s) if s.code == 404 => return Ok(Outcome::Done),
+            Err(s) => return Err(s),
+        }
+        let mut made = made.into_inner();
         inner.remember(access.id(), key, &uid, made.memory);
         made.notes.extend(inner.runtime.take_notes(&uid));
-        events::record(access, inner.options.events, &made.pod, node_name, &made.notes).await;
+        events::record(access, inner.options.events, &pod, node_name, &made.notes).await;
         if !made.stop.is_empty() {
             let grace = pod["metadata"]["deletionGracePeriodSeconds"]
                 .as_i64()
@@ -160,6 +164,12 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    fn has_programs(&self, pod: &Value) -> bool {
+        let lists = [&pod["spec"]["initContainers"], &pod["spec"]["containers"]];
+        let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
+        all.any(|c| self.inner.options.programs.find(c).is_some())
+    }
+
     fn plan(&self, pod: &Value) -> Plan {
         let facts = self.inner.runtime.facts(object::uid(pod));
         let programs = &self.inner.options.programs;

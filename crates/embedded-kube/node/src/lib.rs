@@ -45,6 +45,7 @@ mod programs;
 mod run;
 mod services;
 pub mod stage;
+mod state;
 mod streams;
 
 pub use events::Events;
@@ -57,17 +58,17 @@ pub use stage::{Delay, Select, Stage, StageSet};
 use ek_engine::{ClusterId, Controller, Engine};
 use ek_meta::{Status, object};
 use ek_server::{Access, Deletion, Host};
-use jiff::{SignedDuration, Timestamp};
-use node::Addresses;
-use parking_lot::{Mutex, RwLock};
-use pod::Memory;
+use jiff::SignedDuration;
+use parking_lot::RwLock;
 use run::Runtime;
 use serde_json::{Value, json};
+use state::{ClusterState, Times, pods_on};
+pub(crate) use state::{Inner, NodeState};
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Tables this crate reads and writes.
 pub(crate) mod tables {
@@ -130,48 +131,6 @@ pub enum Error {
     Api { action: &'static str, what: String, source: Status },
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Times {
-    beat: Option<Timestamp>,
-    report: Option<Timestamp>,
-    /// The Node's revision when it was last looked at.
-    seen: u64,
-}
-
-/// One node of ours.
-pub(crate) struct NodeState {
-    pub(crate) address: String,
-    pub(crate) network: Ipv4Addr,
-    pub(crate) addresses: Mutex<Addresses>,
-    pub(crate) times: Mutex<Times>,
-    lost: AtomicBool,
-    number: u32,
-}
-
-impl NodeState {
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
-    }
-}
-
-/// Nodes and remembered pods of one cluster.
-#[derive(Default)]
-struct ClusterState {
-    nodes: HashMap<String, Arc<NodeState>>,
-    /// Of pods that wait for something: by key, with the uid it is about.
-    pods: HashMap<Box<str>, (Box<str>, Memory)>,
-    /// Which node a pod's address is of.
-    homes: HashMap<Box<str>, (Box<str>, Arc<NodeState>)>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) host: Host,
-    pub(crate) options: Options,
-    pub(crate) runtime: Runtime,
-    pub(crate) turn: AtomicUsize,
-    clusters: RwLock<HashMap<ClusterId, ClusterState>>,
-}
-
 /// All nodes of a host; cheap to clone.
 #[derive(Clone)]
 pub struct Nodes(pub(crate) Arc<Inner>);
@@ -184,7 +143,7 @@ impl Nodes {
             options,
             runtime,
             turn: AtomicUsize::new(0),
-            clusters: RwLock::default(),
+            clusters: RwLock::new(HashMap::<_, ClusterState>::new()),
         }))
     }
 
@@ -197,6 +156,8 @@ impl Nodes {
     /// `kubectl logs`, `exec` and `port-forward` are answered from here on.
     pub fn attach(&self, engine: &Engine) {
         self.0.runtime.attach(engine);
+        let living = self.0.living();
+        self.0.runtime.sweep(|uid| living.contains(uid));
         self.0.host.set_services(self.clone());
         self.0.host.set_pods(self.clone());
     }
@@ -271,6 +232,12 @@ impl Nodes {
         Ok(())
     }
 
+    /// Asks all programs to stop, for a process that ends; what their pods say is left as it is, and the next process
+    /// starts them again.
+    pub fn stop(&self) {
+        self.0.runtime.stop_all();
+    }
+
     /// Names of our nodes in a cluster, sorted.
     pub fn names(&self, cluster: &str) -> Vec<String> {
         let clusters = self.0.clusters.read();
@@ -316,130 +283,5 @@ impl Nodes {
     /// Where a port of a running program really is.
     pub fn resolve_pod(&self, cluster: &str, ns: &str, pod: &str, port: u16) -> Option<SocketAddr> {
         self.0.runtime.port(&ClusterId::new(cluster), &ek_store::object_key(ns, pod), port)
-    }
-}
-
-/// Keys and uids of the pods on a node.
-fn pods_on(access: &Access, node: &str) -> Vec<(Arc<str>, String)> {
-    let view = access.table(&tables::PODS);
-    (view.objects.iter())
-        .filter(|(_, e)| kubelet::node_name(&e.bytes).is_some_and(|n| n == node))
-        .map(|(k, e)| (k.clone(), e.meta.uid.to_string()))
-        .collect()
-}
-
-impl Inner {
-    pub(crate) fn node(&self, cluster: &ClusterId, name: &str) -> Option<Arc<NodeState>> {
-        self.clusters.read().get(cluster)?.nodes.get(name).cloned()
-    }
-
-    fn free_number(&self, cluster: &ClusterId) -> u32 {
-        let clusters = self.clusters.read();
-        let Some(c) = clusters.get(cluster) else { return 0 };
-        (0..).find(|n| !c.nodes.values().any(|s| s.number == *n)).unwrap_or(0)
-    }
-
-    /// Takes over a node from its object; its pods keep their addresses.
-    pub(crate) fn adopt(&self, access: &Access, object: &Value) -> Arc<NodeState> {
-        let name = object::name(object);
-        if let Some(known) = self.node(access.id(), name) {
-            return known;
-        }
-        let network = object["spec"]["podCIDR"].as_str().and_then(|c| c.split('/').next()?.parse().ok());
-        let number = object["metadata"]["annotations"][EMBEDDED].as_str().and_then(|n| n.parse().ok());
-        let number = number.unwrap_or_else(|| self.free_number(access.id()));
-        let network = network.unwrap_or_else(|| node::pod_network(number));
-        let addresses = object["status"]["addresses"].as_array().into_iter().flatten();
-        let address =
-            addresses.into_iter().find(|a| a["type"] == "InternalIP").and_then(|a| a["address"].as_str());
-        let mut taken = Addresses::default();
-        let pods = pods_on(access, name);
-        for (key, uid) in &pods {
-            let (ns, pod) = ek_engine::split(key);
-            let ip =
-                access.get(&tables::PODS, ns, pod).and_then(|p| p["status"]["podIP"].as_str()?.parse().ok());
-            if let Some(ip) = ip {
-                taken.keep(network, uid, ip);
-            }
-        }
-        let state = Arc::new(NodeState {
-            address: address.unwrap_or("127.0.0.1").to_owned(),
-            network,
-            addresses: Mutex::new(taken),
-            times: Mutex::default(),
-            lost: AtomicBool::new(false),
-            number,
-        });
-        self.clusters
-            .write()
-            .entry(access.id().clone())
-            .or_default()
-            .nodes
-            .insert(name.to_owned(), state.clone());
-        for (key, _) in pods {
-            self.runtime.poke(access.id(), &key);
-        }
-        state
-    }
-
-    pub(crate) fn drop_node(&self, cluster: &ClusterId, name: &str) {
-        let mut clusters = self.clusters.write();
-        let Some(c) = clusters.get_mut(cluster) else { return };
-        if c.nodes.remove(name).is_some() {
-            drop(clusters);
-            self.runtime.end_node(cluster, Some(name));
-        }
-    }
-
-    /// A cluster is gone.
-    pub(crate) fn forget(&self, cluster: &ClusterId) {
-        if self.clusters.write().remove(cluster).is_some() {
-            self.runtime.end_node(cluster, None);
-        }
-    }
-
-    /// The pod's address on its node.
-    pub(crate) fn address(
-        &self,
-        cluster: &ClusterId,
-        key: &str,
-        uid: &str,
-        node: &Arc<NodeState>,
-    ) -> Ipv4Addr {
-        let ip = node.addresses.lock().of(node.network, uid);
-        if let Some(c) = self.clusters.write().get_mut(cluster) {
-            let old = c.homes.insert(key.into(), (uid.into(), node.clone()));
-            if let Some((before, home)) = old.filter(|(u, _)| **u != *uid) {
-                home.addresses.lock().free(&before);
-            }
-        }
-        ip
-    }
-
-    pub(crate) fn memory(&self, cluster: &ClusterId, key: &str, uid: &str) -> Memory {
-        let clusters = self.clusters.read();
-        let known = clusters.get(cluster).and_then(|c| c.pods.get(key));
-        known.filter(|(u, _)| **u == *uid).map(|(_, m)| m.clone()).unwrap_or_default()
-    }
-
-    pub(crate) fn remember(&self, cluster: &ClusterId, key: &str, uid: &str, memory: Memory) {
-        let mut clusters = self.clusters.write();
-        let Some(c) = clusters.get_mut(cluster) else { return };
-        if memory.is_idle() {
-            c.pods.remove(key);
-        } else {
-            c.pods.insert(key.into(), (uid.into(), memory));
-        }
-    }
-
-    /// A pod is gone: its address is free, its programs end.
-    pub(crate) fn forget_pod(&self, cluster: &ClusterId, key: &str) {
-        if let Some(c) = self.clusters.write().get_mut(cluster) {
-            c.pods.remove(key);
-            if let Some((uid, home)) = c.homes.remove(key) {
-                home.addresses.lock().free(&uid);
-            }
-        }
-        self.runtime.end_key(cluster, key);
     }
 }

@@ -5,6 +5,9 @@
 mod external;
 mod kit;
 mod kubectl;
+mod many;
 mod nodes;
 mod programs;
+mod protocols;
 mod simulated;
+mod webhook;

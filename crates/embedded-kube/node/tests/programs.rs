@@ -254,3 +254,54 @@ async fn csi_volumes_are_filled_by_drivers() {
     let ctx = told.recv().await.unwrap();
     assert_eq!(std::fs::read_to_string(ctx.path("/v/greeting").unwrap()).unwrap(), "hello a");
 }
+
+#[tokio::test]
+async fn what_ran_in_an_earlier_process_is_started_again() {
+    let kit = Kit::live(|_| {}).await;
+    kit.pod("a", |p| {
+        p["spec"]["volumes"] = json!([{"name": "e", "emptyDir": {}}]);
+        p["spec"]["containers"] = json!([{"name": "main", "image": "zaffre.io/sleep", "volumeMounts": [{"name": "e", "mountPath": "/e"}]}]);
+    })
+    .await;
+    kit.until("ready", |k| ready(k, "a")).await;
+    let uid = kit.get("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    let file = kit.dir.path().join("pods").join(&uid).join("volumes/e/file");
+    std::fs::write(&file, "kept").unwrap();
+    let stale = kit.dir.path().join("pods/nobody");
+    std::fs::create_dir_all(&stale).unwrap();
+    // Another process over the same store and directory.
+    let options = ek_node::Options { stages: StageSet::instant(), ..ek_node::Options::new(kit.dir.path()) };
+    let nodes = ek_node::Nodes::new(&kit.host, options);
+    let engine = ek_engine::Engine::new(&kit.host, nodes.controllers());
+    nodes.attach(&engine);
+    engine.settle().await;
+    let pod = kit.get("a");
+    let status = &pod["status"]["containerStatuses"][0];
+    assert_eq!(status["restartCount"], 1);
+    assert_eq!(status["lastState"]["terminated"]["exitCode"], 137);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+    let gone = async {
+        while stale.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deleted_cluster_takes_its_programs_along() {
+    let (program, mut told) = shown();
+    let kit = Kit::live(|o| {
+        o.programs.register("test/shown", program);
+    })
+    .await;
+    let other = kit.host.ensure("other", ek_server::ClusterConfig::default()).await.unwrap();
+    kit.nodes.add_node("other", "n1", ek_node::NodeSpec::default()).await.unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"nodeName": "n1", "automountServiceAccountToken": false, "containers": [{"name": "main", "image": "test/shown"}]}});
+    other.access("test").create(&table_name("", "pods"), pod).await.unwrap();
+    let ctx = tokio::time::timeout(DEADLINE, told.recv()).await.unwrap().unwrap();
+    assert!(kit.host.delete("other").await.unwrap());
+    tokio::time::timeout(DEADLINE, ctx.stopping().cancelled()).await.unwrap();
+    assert!(kit.nodes.names("other").is_empty());
+}

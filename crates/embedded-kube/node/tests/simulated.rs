@@ -202,3 +202,43 @@ async fn manual_mode_moves_when_poked() {
     assert_eq!(condition(&kit.get("a"), "Ready"), "False");
     assert_eq!(condition(&step(1).await, "Ready"), "True");
 }
+
+#[tokio::test]
+async fn a_pod_somebody_holds_says_how_it_ended() {
+    let kit = Kit::new(StageSet::instant()).await;
+    kit.pod("a", |p| p["metadata"]["finalizers"] = json!(["example.com/hold"])).await;
+    kit.access.delete(&table_name("", "pods"), "default", "a", Deletion::default()).await.unwrap();
+    kit.engine.settle().await;
+    let pod = kit.get("a");
+    assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(pod["status"]["phase"], "Failed");
+    assert_eq!(state(&pod, 0)["terminated"]["exitCode"], 143);
+    let release = |p: &mut Value| p["metadata"].as_object_mut().unwrap().remove("finalizers").is_some();
+    kit.access.update(&table_name("", "pods"), "default", "a", "", release).await.unwrap();
+    kit.engine.settle().await;
+    assert!(kit.get("a").is_null());
+}
+
+#[tokio::test]
+async fn the_same_seed_tells_the_same_story() {
+    let story = async |seed: u64| {
+        let kit = Kit::with(|o| o.seed = seed).await;
+        let mut told = Vec::new();
+        for name in ["a", "b", "c"] {
+            kit.pod(name, |_| {}).await;
+        }
+        for _ in 0..8 {
+            kit.world.clock.advance(jiff::SignedDuration::from_millis(250));
+            kit.engine.settle().await;
+            for name in ["a", "b", "c"] {
+                told.push((
+                    kit.get(name)["status"]["phase"].clone(),
+                    condition(&kit.get(name), "Ready").to_owned(),
+                ));
+            }
+        }
+        told
+    };
+    assert_eq!(story(4).await, story(4).await);
+    assert_ne!(story(4).await, story(5).await);
+}

@@ -18,10 +18,10 @@ pub(crate) fn restarts(pod: &Value, kind: ContainerKind, code: i64) -> bool {
     }
 }
 
-/// The phase the containers amount to.
-pub(crate) fn phase(pod: &Value, units: &[Unit<'_>]) -> &'static str {
+/// The phase the containers amount to. When the pod is `ending`, none is started again.
+pub(crate) fn phase(pod: &Value, units: &[Unit<'_>], ending: bool) -> &'static str {
     let over = |u: &Unit<'_>| match u.state() {
-        State::Terminated { code } => !restarts(pod, u.kind, code),
+        State::Terminated { code } => ending || !restarts(pod, u.kind, code),
         _ => false,
     };
     let failed = |u: &Unit<'_>| matches!(u.state(), State::Terminated { code } if code != 0);
@@ -56,10 +56,10 @@ fn names<'a>(units: impl Iterator<Item = &'a Unit<'a>>) -> String {
 }
 
 /// Writes phase and conditions into `status`; a condition that stays as it is keeps its time.
-pub(crate) fn summarize(pod: &Value, units: &[Unit<'_>], status: &mut Value, now: Timestamp) {
+pub(crate) fn summarize(pod: &Value, units: &[Unit<'_>], status: &mut Value, now: Timestamp, ending: bool) {
     let phase = match status["reason"] == "Evicted" {
         true => "Failed",
-        false => phase(pod, units),
+        false => phase(pod, units, ending),
     };
     status["phase"] = json!(phase);
     let done = phase == "Succeeded";

@@ -4,6 +4,7 @@
 pub(crate) mod conditions;
 pub(crate) mod container;
 pub(crate) mod plan;
+mod steps;
 
 use jiff::Timestamp;
 use std::collections::HashMap;

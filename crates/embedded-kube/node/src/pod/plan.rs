@@ -4,10 +4,10 @@
 //! are made together, so a pod whose stages take no time goes from assigned to ready in one write.
 
 use super::conditions::{initialized, restarts, summarize};
-use super::container::{State, Unit, backoff_seconds, full_name};
+use super::container::{State, Unit};
 use super::{Fact, Facts, Known, Memory, Note};
-use crate::stage::{ContainerKind, EXIT_CODE, On, SIMULATED, Stage, StageSet, Subject, Then};
-use ek_meta::{object, time};
+use crate::stage::{ContainerKind, On, SIMULATED, Stage, StageSet, Subject, Then};
+use ek_meta::time;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -40,12 +40,14 @@ pub(crate) struct Plan {
     pub memory: Memory,
 }
 
-struct Draft<'a, 'b> {
-    pod: &'a Value,
-    world: &'b Surroundings<'b>,
-    units: Vec<Unit<'a>>,
+pub(super) struct Draft<'a, 'b> {
+    pub(super) pod: &'a Value,
+    pub(super) world: &'b Surroundings<'b>,
+    pub(super) units: Vec<Unit<'a>>,
     status: Value,
-    plan: Plan,
+    pub(super) plan: Plan,
+    /// Nothing is started again.
+    ending: bool,
 }
 
 /// Transitions without an end would be a mistake in a stage set; this many are not needed by any pod.
@@ -61,10 +63,17 @@ pub(crate) fn plan(pod: &Value, memory: &Memory, world: &Surroundings<'_>) -> Pl
             _ => json!({}),
         },
         plan: Plan { memory: memory.clone(), ..Plan::default() },
+        ending: false,
     };
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     if !pod["metadata"]["deletionTimestamp"].is_null() {
         d.terminate(ended);
+        // Somebody holds the pod: what they decide by must say how it ended.
+        let held = pod["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
+        if d.plan.gone && held && !ended {
+            d.end_all();
+            return d.finish();
+        }
         d.plan.pod = pod.clone();
         return d.plan;
     }
@@ -117,7 +126,7 @@ impl<'a> Draft<'a, '_> {
         self.end_sidecars()
     }
 
-    fn is_real(&self, i: usize) -> bool {
+    pub(super) fn is_real(&self, i: usize) -> bool {
         (self.world.real)(self.units[i].spec)
     }
 
@@ -198,7 +207,7 @@ impl<'a> Draft<'a, '_> {
     }
 
     /// Whether the time for `stage` of `unit` has come; starts the wait if it has not begun.
-    fn due(
+    pub(super) fn due(
         &mut self,
         unit: &str,
         stage: &str,
@@ -233,7 +242,7 @@ impl<'a> Draft<'a, '_> {
         true
     }
 
-    fn stage_due(&mut self, unit: &str, stage: &Stage, subject: Subject<'_>, round: i64) -> bool {
+    pub(super) fn stage_due(&mut self, unit: &str, stage: &Stage, subject: Subject<'_>, round: i64) -> bool {
         let (seed, probes) = (self.world.seed, self.world.stages.probes);
         stage.then != Then::Stay
             && self
@@ -265,13 +274,13 @@ impl<'a> Draft<'a, '_> {
         }
     }
 
-    fn patch(&mut self, patch: &Value) -> bool {
+    pub(super) fn patch(&mut self, patch: &Value) -> bool {
         let before = self.status.clone();
         merge(&mut self.status, patch);
         before != self.status
     }
 
-    fn evict(&mut self, message: &str) -> bool {
+    pub(super) fn evict(&mut self, message: &str) -> bool {
         let now = self.world.now;
         self.status["reason"] = json!("Evicted");
         self.status["message"] = json!(message);
@@ -288,150 +297,28 @@ impl<'a> Draft<'a, '_> {
         true
     }
 
-    fn note(&mut self, warning: bool, reason: &'static str, message: String, unit: Option<usize>) {
+    pub(super) fn note(&mut self, warning: bool, reason: &'static str, message: String, unit: Option<usize>) {
         let field_path = unit.map(|i| self.units[i].field_path());
         self.plan.notes.push(Note { warning, reason, message, field_path });
     }
 
-    fn container_stage(&mut self, i: usize, on: On) -> bool {
-        let stages = self.world.stages;
-        let u = &self.units[i];
-        let (subject, round, name) = (u.subject(self.pod), u.round(), u.name);
-        let Some(stage) = stages.find(on, subject) else { return false };
-        // What a program does is not for stages to decide, only when it starts.
-        if self.is_real(i) && stage.then == Then::Start && self.world.facts.contains_key(name) {
-            return self.start(i, round);
-        }
-        if !self.stage_due(name, stage, subject, round) {
-            return false;
-        }
+    /// The last word on each container of a pod that was told to stop.
+    fn end_all(&mut self) {
         let now = self.world.now;
-        match &stage.then {
-            Then::Start => self.start(i, round),
-            Then::PullError => {
-                let image = self.units[i].spec["image"].as_str().unwrap_or_default().to_owned();
-                let why = format!("failed to pull and unpack image {image:?}: not found (simulated)");
-                self.note(false, "Pulling", format!("Pulling image {image:?}"), Some(i));
-                self.note(true, "Failed", format!("Failed to pull image {image:?}: {why}"), Some(i));
-                self.note(true, "Failed", "Error: ErrImagePull".to_owned(), Some(i));
-                self.units[i].wait("ErrImagePull", Some(&why));
-                true
+        for u in &mut self.units {
+            if matches!(u.state(), State::Terminated { .. }) {
+                continue;
             }
-            Then::Ready => {
-                self.units[i].status["started"] = json!(true);
-                self.units[i].status["ready"] = json!(true);
-                true
+            match self.world.facts.get(u.name).map(|k| &k.fact) {
+                Some(Fact::Exited { at, code, reason, message, .. }) => u.exit(*code, reason, message, *at),
+                _ => u.exit(143, "Error", "", now),
             }
-            Then::Exit { code, reason } => {
-                let asked =
-                    self.pod["metadata"]["annotations"][EXIT_CODE].as_str().and_then(|c| c.parse().ok());
-                let code = asked
-                    .filter(|_| *code == 0 && self.units[i].kind == ContainerKind::Main)
-                    .unwrap_or(*code);
-                let reason = if code != 0 && reason == "Completed" { "Error" } else { reason };
-                self.units[i].exit(code, reason, "", now);
-                true
-            }
-            Then::Evict { message } => self.evict(message),
-            Then::Patch(p) => self.patch(p),
-            Then::Sandbox | Then::Gone | Then::Stay => false,
         }
-    }
-
-    /// Starts the run of this number, or waits for the program that must start first.
-    fn start(&mut self, i: usize, round: i64) -> bool {
-        let (now, uid) = (self.world.now, object::uid(self.pod));
-        let name = self.units[i].name;
-        let (id, since) = if self.is_real(i) {
-            match self.world.facts.get(name).and_then(|k| k.at(round)) {
-                Some(Fact::Running { id, since, .. } | Fact::Exited { id, since, .. }) => {
-                    (Some(id.clone()), *since)
-                }
-                Some(Fact::Blocked { reason, message }) => {
-                    if self.units[i].waiting_reason() != reason {
-                        self.note(true, "Failed", format!("Error: {message}"), Some(i));
-                    }
-                    self.units[i].wait(reason, Some(message));
-                    // What it lacks may come at any time; looking for it costs little.
-                    let at = now.checked_add(SignedDuration::from_secs(10)).unwrap_or(now);
-                    self.plan.wake = Some(self.plan.wake.map_or(at, |w| w.min(at)));
-                    return false;
-                }
-                _ => {
-                    let due = (name.to_owned(), round);
-                    if !self.plan.start.contains(&due) {
-                        self.plan.start.push(due);
-                    }
-                    return false;
-                }
-            }
-        } else {
-            (None, now)
+        self.status["startTime"] = match self.status["startTime"].take() {
+            Value::Null => json!(time::rfc3339(now)),
+            t => t,
         };
-        let image = self.units[i].spec["image"].as_str().unwrap_or_default().to_owned();
-        if round == 0 {
-            let text = format!("Container image {image:?} already present on machine");
-            self.note(false, "Pulled", text, Some(i));
-        }
-        self.note(false, "Created", format!("Created container: {name}"), Some(i));
-        self.note(false, "Started", format!("Started container {name}"), Some(i));
-        self.units[i].run(uid, id.as_deref(), since, round);
-        self.plan.memory.timers.remove(name);
-        true
-    }
-
-    /// A container that ended and is wanted again.
-    fn restart(&mut self, i: usize) -> bool {
-        let round = self.units[i].round();
-        let wait = self.units[i].backoff();
-        let name = self.units[i].name;
-        let known = self.world.facts.get(name).is_some_and(|k| k.round == round + 1);
-        if !known && !self.due(name, "backoff", round, || Some(wait)) {
-            if self.units[i].waiting_reason() != "CrashLoopBackOff" && wait > SignedDuration::ZERO {
-                let pod = full_name(self.pod);
-                let text = format!("back-off {} restarting failed container={name} pod={pod}", span(wait));
-                self.units[i].wait_again("CrashLoopBackOff", &text);
-                let text = format!("Back-off restarting failed container {name} in pod {pod}");
-                self.note(true, "BackOff", text, Some(i));
-            }
-            return false;
-        }
-        self.start(i, round + 1)
-    }
-
-    /// An image that did not come: back off, then try what the stages say now.
-    fn pull_again(&mut self, i: usize) -> bool {
-        let u = &self.units[i];
-        let (name, image) = (u.name, u.spec["image"].as_str().unwrap_or_default().to_owned());
-        let tries = self.plan.memory.timers.get(name).filter(|(s, ..)| s == "pull").map_or(1, |(_, r, _)| *r);
-        let stages = self.world.stages;
-        let heals = stages.find(On::Waiting, u.subject(self.pod)).is_none_or(|s| s.then != Then::PullError);
-        if u.waiting_reason() == "ErrImagePull" {
-            // The first look shows the error, all further ones that it is being waited out.
-            let shown = SignedDuration::from_secs(if stages.probes { 2 } else { 0 });
-            if !self.due(name, "pull-error-shown", tries, || Some(shown)) {
-                return false;
-            }
-            let text = format!("Back-off pulling image {image:?}");
-            self.note(false, "BackOff", text.clone(), Some(i));
-            self.note(true, "Failed", "Error: ImagePullBackOff".to_owned(), Some(i));
-            let wait = SignedDuration::from_secs(backoff_seconds(tries));
-            self.due(name, "pull", tries, || Some(wait));
-            self.units[i].wait("ImagePullBackOff", Some(&text));
-            return false;
-        }
-        let wait = SignedDuration::from_secs(backoff_seconds(tries));
-        if !self.due(name, "pull", tries, || Some(wait)) {
-            return false;
-        }
-        if heals {
-            self.units[i].wait("ContainerCreating", None);
-            return true;
-        }
-        self.note(true, "Failed", format!("Failed to pull image {image:?}: not found (simulated)"), Some(i));
-        let again = SignedDuration::from_secs(backoff_seconds(tries + 1));
-        self.due(name, "pull", tries + 1, || Some(again));
-        false
+        self.ending = true;
     }
 
     /// A pod that is to go: its programs end within the grace, then it is gone.
@@ -477,7 +364,7 @@ impl<'a> Draft<'a, '_> {
         let started = !self.status["startTime"].is_null();
         let mut new = self.pod.clone();
         if started {
-            summarize(self.pod, &self.units, &mut self.status, self.world.now);
+            summarize(self.pod, &self.units, &mut self.status, self.world.now, self.ending);
             let simulated = (0..self.units.len()).any(|i| !self.is_real(i));
             let of = |init: bool| {
                 let some = self.units.iter().filter(move |u| (u.kind != ContainerKind::Main) == init);
@@ -500,12 +387,6 @@ impl<'a> Draft<'a, '_> {
         self.plan.pod = new;
         self.plan
     }
-}
-
-/// `10s`, `1m20s`, as durations are written in messages.
-fn span(d: SignedDuration) -> String {
-    let s = d.as_secs();
-    if s < 60 { format!("{s}s") } else { format!("{}m{}s", s / 60, s % 60) }
 }
 
 /// RFC 7386.

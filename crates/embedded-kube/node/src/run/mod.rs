@@ -8,6 +8,7 @@ pub(crate) mod env;
 pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod probe;
+mod supervise;
 pub(crate) mod volumes;
 
 use crate::pod::container::container_id;
@@ -21,13 +22,11 @@ use ek_server::Access;
 use jiff::Timestamp;
 use log::LogRing;
 use parking_lot::Mutex;
-use probe::{Probe, Role, Verdict};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use volumes::{PodVolumes, VolumeWorld};
@@ -145,10 +144,26 @@ impl Runtime {
         keys.iter().filter(|(k, uid)| here(k) && reads(uid)).map(|(k, _)| k.clone()).collect()
     }
 
-    pub(crate) fn remove_claim(&self, uid: &str) {
-        let dir = self.dir.join("claims").join(uid);
-        if !uid.is_empty() && dir.exists() {
-            tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir));
+    /// A claim is gone, or with its cluster all of them.
+    pub(crate) fn remove_claims(&self, cluster: &ClusterId, uid: Option<&str>) {
+        let mut dir = self.claims(cluster);
+        dir.extend(uid);
+        if dir.exists() {
+            remove_later(dir);
+        }
+    }
+
+    fn claims(&self, cluster: &ClusterId) -> PathBuf {
+        self.dir.join("claims").join(cluster.as_str())
+    }
+
+    /// Removes the files of pods that are no more: an earlier process could not.
+    pub(crate) fn sweep(&self, lives: impl Fn(&str) -> bool) {
+        let Ok(dirs) = std::fs::read_dir(self.dir.join("pods")) else { return };
+        for dir in dirs.flatten() {
+            if !lives(&dir.file_name().to_string_lossy()) {
+                remove_later(dir.path());
+            }
         }
     }
 
@@ -235,7 +250,7 @@ impl Runtime {
         volumes: &mut PodVolumes,
     ) -> Result<ProgramContext, Blocked> {
         let host = pod["status"]["hostIP"].as_str().unwrap_or("127.0.0.1");
-        let claims = self.dir.join("claims");
+        let claims = self.claims(access.id());
         let world = VolumeWorld { access, pod, ips: (ip, host), csi: &inner.options.csi, claims: &claims };
         volumes.update(&world).await?;
         let env = env::build(access, pod, spec, ip, host)?;
@@ -278,172 +293,19 @@ impl Runtime {
         })))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call, and each of them is something else")]
-    fn supervise(
-        &self,
-        inner: &Arc<Inner>,
-        uid: &str,
-        container: &str,
-        round: i64,
-        spec: &Value,
-        ctx: ProgramContext,
-        program: Arc<dyn Program>,
-        (stop, grace): (CancellationToken, Arc<Mutex<i64>>),
-    ) {
-        let probes: Vec<Probe> = [Role::Startup, Role::Readiness, Role::Liveness]
-            .into_iter()
-            .filter_map(|r| Probe::of(r, spec, &ctx, &program))
-            .collect();
-        let has = |r: Role| probes.iter().any(|p| p.role == r);
-        self.change(uid, container, round, |f| {
-            if let Fact::Running { started, ready, .. } = f {
-                (*started, *ready) = (!has(Role::Startup), !has(Role::Readiness));
-            }
-        });
-        let (weak, uid, container) = (Arc::downgrade(inner), uid.to_owned(), container.to_owned());
-        tokio::spawn(async move {
-            let mut running = tokio::spawn(program.run(ctx.clone()));
-            let opinion = {
-                let (weak, uid, container, stop) =
-                    (weak.clone(), uid.clone(), container.clone(), stop.clone());
-                move |role: Role, verdict: Verdict| {
-                    let Some(inner) = weak.upgrade() else { return false };
-                    inner.runtime.heard(&uid, &container, round, role, &verdict, &stop)
-                }
-            };
-            let probing = async move {
-                // Until it has started, nobody asks whether it is ready or alive.
-                let (first, rest): (Vec<_>, Vec<_>) =
-                    probes.into_iter().partition(|p| p.role == Role::Startup);
-                for p in first {
-                    p.watch(&opinion).await;
-                }
-                futures::future::join_all(rest.into_iter().map(|p| p.watch(&opinion))).await;
-                std::future::pending::<()>().await;
-            };
-            let ended = tokio::select! {
-                r = &mut running => r,
-                () = probing => return,
-                () = stop.cancelled() => {
-                    let seconds = u64::try_from(*grace.lock()).unwrap_or(0);
-                    match tokio::time::timeout(Duration::from_secs(seconds), &mut running).await {
-                        Ok(r) => r,
-                        Err(_) => {
-                            running.abort();
-                            running.await
-                        }
-                    }
-                }
-            };
-            let (code, reason, message) = match ended {
-                Ok(0) => (0, "Completed", String::new()),
-                Ok(code) => (i64::from(code), "Error", String::new()),
-                Err(e) if e.is_panic() => {
-                    (134, "Error", format!("the program panicked: {}", panic_text(e.into_panic())))
-                }
-                Err(_) => (137, "Error", "the program did not stop in time".to_owned()),
-            };
-            if !message.is_empty() {
-                ctx.log(&message);
-            }
-            ctx.0.log.close();
-            // Nobody listens any more.
-            ctx.0.ports.lock().clear();
-            if let Some(inner) = weak.upgrade() {
-                inner.runtime.ended(&uid, &container, round, code, reason, &message);
-            }
-        });
-    }
-
-    fn change(
-        &self,
-        uid: &str,
-        container: &str,
-        round: i64,
-        how: impl FnOnce(&mut Fact),
-    ) -> Option<(ClusterId, Arc<str>)> {
-        let mut runs = self.runs.lock();
-        let pod = runs.pods.get_mut(uid)?;
-        let c = pod.containers.get_mut(container).filter(|c| c.round == round)?;
-        how(&mut c.fact);
-        Some((pod.cluster.clone(), pod.key.clone()))
-    }
-
-    fn ended(&self, uid: &str, container: &str, round: i64, code: i64, reason: &str, message: &str) {
-        let now = self.clock.now();
-        let told = self.change(uid, container, round, |fact| {
-            if let Fact::Running { id, since, .. } = fact.clone() {
-                let (reason, message) = (reason.to_owned(), message.to_owned());
-                *fact = Fact::Exited { id, since, at: now, code, reason, message };
-            }
-        });
-        if let Some((cluster, key)) = told {
-            self.poke(&cluster, &key);
-        }
-    }
-
-    /// A probe's opinion; returns whether it should go on looking.
-    fn heard(
-        &self,
-        uid: &str,
-        container: &str,
-        round: i64,
-        role: Role,
-        verdict: &Verdict,
-        stop: &CancellationToken,
-    ) -> bool {
-        let told = self.change(uid, container, round, |fact| {
-            if let Fact::Running { started, ready, .. } = fact {
-                match (role, verdict) {
-                    (Role::Startup, Verdict::Success) => *started = true,
-                    (Role::Readiness, v) => *ready = *v == Verdict::Success,
-                    _ => {}
-                }
-            }
-        });
-        let Some((cluster, key)) = told else { return false };
-        if let Verdict::Failure(why) = verdict {
-            let mut runs = self.runs.lock();
-            if let Some(pod) = runs.pods.get_mut(uid) {
-                let field_path = Some(format!("spec.containers{{{container}}}"));
-                let message = format!("{} probe failed: {why}", role.name());
-                pod.notes.push(Note {
-                    warning: true,
-                    reason: "Unhealthy",
-                    message,
-                    field_path: field_path.clone(),
-                });
-                if role != Role::Readiness {
-                    let message = format!(
-                        "Container {container} failed {} probe, will be restarted",
-                        role.name().to_lowercase()
-                    );
-                    pod.notes.push(Note { warning: false, reason: "Killing", message, field_path });
-                }
-            }
-        }
-        self.poke(&cluster, &key);
-        match (role, verdict) {
-            (Role::Startup, _) => {
-                if *verdict != Verdict::Success {
-                    stop.cancel();
-                }
-                false
-            }
-            (Role::Liveness, Verdict::Failure(_)) => {
-                stop.cancel();
-                false
-            }
-            _ => true,
-        }
-    }
-
     /// Asks programs to stop within `grace` seconds.
     pub(crate) fn stop(&self, uid: &str, containers: &[String], grace: i64) {
         let runs = self.runs.lock();
         let Some(pod) = runs.pods.get(uid) else { return };
         for c in containers.iter().filter_map(|n| pod.containers.get(n)) {
             *c.grace.lock() = grace;
+            c.stop.cancel();
+        }
+    }
+
+    pub(crate) fn stop_all(&self) {
+        let runs = self.runs.lock();
+        for c in runs.pods.values().flat_map(|p| p.containers.values()) {
             c.stop.cancel();
         }
     }
@@ -466,12 +328,7 @@ impl Runtime {
         }
         let dir = self.dir.join("pods").join(uid);
         if pod.volumes.is_some_and(|v| v.dir == dir) {
-            // Whoever ends it need not wait for the disk; without a runtime there is nobody to do it later.
-            let remove = move || _ = std::fs::remove_dir_all(dir);
-            match tokio::runtime::Handle::try_current() {
-                Ok(h) => _ = h.spawn_blocking(remove),
-                Err(_) => remove(),
-            }
+            remove_later(dir);
         }
     }
 
@@ -504,7 +361,7 @@ impl Runtime {
         let uid = object::uid(pod);
         let mut volumes = self.runs.lock().pods.get_mut(uid)?.volumes.take()?;
         let host = pod["status"]["hostIP"].as_str().unwrap_or("127.0.0.1");
-        let claims = self.dir.join("claims");
+        let claims = self.claims(access.id());
         let world = VolumeWorld { access, pod, ips: (ip, host), csi: &inner.options.csi, claims: &claims };
         let result = volumes.update(&world).await;
         if let Err(b) = &result {
@@ -545,10 +402,12 @@ impl Runtime {
     }
 }
 
-fn panic_text(p: Box<dyn std::any::Any + Send>) -> String {
-    match p.downcast::<String>() {
-        Ok(s) => *s,
-        Err(p) => p.downcast_ref::<&str>().map_or_else(|| "without a word".to_owned(), |s| (*s).to_owned()),
+/// Whoever asks need not wait for the disk; without a runtime there is nobody to do it later.
+fn remove_later(dir: PathBuf) {
+    let remove = move || _ = std::fs::remove_dir_all(dir);
+    match tokio::runtime::Handle::try_current() {
+        Ok(h) => _ = h.spawn_blocking(remove),
+        Err(_) => remove(),
     }
 }
 
