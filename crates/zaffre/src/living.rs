@@ -10,16 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Controllers that belong to the API itself: without them, deletions do not end and namespaces are bare.
-const SYSTEM: [&str; 9] = [
+const SYSTEM: [&str; 7] = [
     "garbage-collector",
     "namespace-furniture",
-    "node-lifecycle",
-    "claim-protection",
-    "volume-protection",
-    "resource-quota",
+    "nodelifecycle",
+    "persistentvolume",
+    "resourcequota",
+    "certificates",
     "event-ttl",
-    "certificate-approval",
-    "certificate-signing",
 ];
 
 /// What is to live.
