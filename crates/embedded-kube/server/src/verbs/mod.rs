@@ -3,6 +3,7 @@
 mod accept;
 mod create;
 mod delete;
+mod graft;
 mod pods;
 mod read;
 mod repeats;
