@@ -129,12 +129,18 @@ pub fn controller_of(entry: &Entry) -> Option<OwnerRef> {
     owner_refs(entry).into_iter().find(|o| o.controller == Some(true))
 }
 
+/// Where a key stands in stored bytes.
 pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    // Keys begin with a quote and few quotes are followed by the right letter, so two bytes decide nearly always.
-    let (first, second) = (*needle.first()?, *needle.get(1)?);
-    let end = haystack.len().checked_sub(needle.len())?;
-    (0..=end)
-        .find(|&i| haystack[i] == first && haystack[i + 1] == second && haystack[i..].starts_with(needle))
+    memchr::memmem::find(haystack, needle)
+}
+
+/// Whether a stored pod has ended, without reading it.
+pub fn has_ended(entry: &Entry) -> bool {
+    const MARK: &[u8] = b"\"phase\":\"";
+    find(&entry.bytes, MARK).is_some_and(|at| {
+        let rest = &entry.bytes[at + MARK.len()..];
+        rest.starts_with(b"Succeeded\"") || rest.starts_with(b"Failed\"")
+    })
 }
 
 /// Whether a stored pod has a node, without reading it.

@@ -187,7 +187,7 @@ pub fn claim(access: &Access, namespace: &str, owner: &str, selector: &LabelSele
     for (_, entry) in access.in_namespace(&tables::PODS, namespace) {
         let owned = entry.meta.owners.iter().any(|o| &*o.uid == owner);
         let matches = selector.matches(|k| entry.meta.label(k));
-        if !owned && !(matches && !entry.meta.deleting) {
+        if !owned && (!matches || entry.meta.deleting) {
             continue;
         }
         // Another controller's pod is never taken.

@@ -109,7 +109,11 @@ impl Model {
             let masters = owners.iter().filter(|o| o["controller"] == true).count();
             assert!(masters <= 1, "{:?}\n{pod}", self.log);
             let going = !pod["metadata"]["deletionTimestamp"].is_null();
-            assert!(going || owners.iter().all(|o| uids.contains(&o["uid"])), "{:?}\nan orphan: {pod}", self.log);
+            assert!(
+                going || owners.iter().all(|o| uids.contains(&o["uid"])),
+                "{:?}\nan orphan: {pod}",
+                self.log
+            );
         }
     }
 
@@ -124,14 +128,27 @@ impl Model {
                 }
                 let wanted = o["spec"]["replicas"].as_i64().unwrap_or(nodes);
                 let app = o["spec"]["selector"]["matchLabels"]["app"].clone();
-                let pods: Vec<&Value> = alive.iter().filter(|p| p["metadata"]["labels"]["app"] == app).collect();
+                let pods: Vec<&Value> =
+                    alive.iter().filter(|p| p["metadata"]["labels"]["app"] == app).collect();
                 let hash = &o["spec"]["selector"]["matchLabels"]["pod-template-hash"];
-                let same_app = self.w.list("apps/replicasets").iter().filter(|r| r["spec"]["selector"]["matchLabels"]["app"] == app).count();
+                let same_app = self
+                    .w
+                    .list("apps/replicasets")
+                    .iter()
+                    .filter(|r| r["spec"]["selector"]["matchLabels"]["app"] == app)
+                    .count();
                 // Sets that were orphaned and not adopted again share the label.
                 if !hash.is_null() || (kind == "Deployment" && same_app > 1 && pods.len() as i64 != wanted) {
                     continue;
                 }
-                let ready = pods.iter().filter(|p| p["status"]["conditions"].as_array().is_some_and(|c| c.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))).count();
+                let ready = pods
+                    .iter()
+                    .filter(|p| {
+                        p["status"]["conditions"]
+                            .as_array()
+                            .is_some_and(|c| c.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
+                    })
+                    .count();
                 assert_eq!(ready as i64, wanted, "{:?}\n{kind} {o}\n{pods:?}", self.log);
                 let field = if kind == "DaemonSet" { "numberReady" } else { "readyReplicas" };
                 assert_eq!(o["status"][field].as_i64().unwrap_or(0), wanted, "{:?}\n{kind} {o}", self.log);

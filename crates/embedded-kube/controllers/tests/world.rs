@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub struct World {
-    pub server: ApiServer,
+    /// Lives as long as the world.
+    _server: ApiServer,
     pub clock: Arc<ManualClock>,
     pub engine: Engine,
     pub access: Access,
@@ -38,7 +39,7 @@ impl World {
         controllers.push(Arc::new(Heart));
         let engine = Engine::new(server.host(), controllers);
         let access = server.access("test");
-        let world = World { server, clock, engine, access };
+        let world = World { _server: server, clock, engine, access };
         world.settle().await;
         world
     }

@@ -52,10 +52,12 @@ pub(super) fn plan(cron: &Value, jobs: &[Value], now: Timestamp) -> Plan {
     follow(cron, jobs, &mut out);
     trim(cron, jobs, &mut out);
     let mut last_schedule = text(cron, "/status/lastScheduleTime").to_owned();
-    if !flag(cron, "/spec/suspend") && !crate::objects::is_deleting(cron)
-        && let Some(t) = start(cron, jobs, now, &mut out) {
-            last_schedule = ek_meta::time::rfc3339(t);
-        }
+    if !flag(cron, "/spec/suspend")
+        && !crate::objects::is_deleting(cron)
+        && let Some(t) = start(cron, jobs, now, &mut out)
+    {
+        last_schedule = ek_meta::time::rfc3339(t);
+    }
     if !last_schedule.is_empty() {
         out.status.insert("lastScheduleTime".into(), json!(last_schedule));
     }

@@ -41,6 +41,10 @@ impl Controller for DaemonSets {
             OWNERS.of(access, delta, keys);
             return;
         }
+        let sets = access.table(&tables::DAEMON_SETS);
+        if sets.objects.is_empty() {
+            return;
+        }
         // Heartbeats change only the status; what decides is labels, taints and whether the node is there.
         let decides = |e: &std::sync::Arc<ek_store::Entry>| {
             parse(e).map(|n| (n["metadata"]["labels"].clone(), n["spec"].clone()))
@@ -50,7 +54,7 @@ impl Controller for DaemonSets {
         {
             return;
         }
-        for key in access.table(&tables::DAEMON_SETS).objects.keys() {
+        for key in sets.objects.keys() {
             keys.push(key.clone());
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn belongs(template: &Value, node: &Value) -> (bool, bool) {
         return (false, false);
     }
     let taken = untolerated(tolerations, node, &["NoSchedule"]).is_none()
-        && !(cordoned && !tolerates(tolerations, &cordon));
+        && (!cordoned || tolerates(tolerations, &cordon));
     (taken, true)
 }
 
@@ -132,7 +132,6 @@ pub(super) fn plan<'a>(input: &Input<'a>) -> Plan<'a> {
     let surge = if rolling { scaled(update("maxSurge"), desired, true) } else { 0 };
     let mut out = Plan::default();
     let (mut scheduled, mut ready, mut up, mut updated, mut stray) = (0, 0, 0, 0, 0);
-    let mut settled = true;
     let none = Vec::new();
     for (node, (run, stay)) in &input.nodes {
         let here = input.pods.get(node).unwrap_or(&none);
@@ -166,7 +165,6 @@ pub(super) fn plan<'a>(input: &Input<'a>) -> Plan<'a> {
                     out.delete.extend(alive.iter().filter(|p| !is_new(p, input.hash)));
                 }
             } else {
-                settled = false;
                 // One that is going must be gone first, unless two may be there at a time.
                 if here.iter().all(|p| p.ended())
                     || (surge > 0 && here.iter().all(|p| p.ended() || p.deleting))
@@ -188,15 +186,7 @@ pub(super) fn plan<'a>(input: &Input<'a>) -> Plan<'a> {
         out.delete.extend(pods.iter().filter(|p| !p.deleting));
     }
     if rolling {
-        roll(
-            input,
-            &mut out,
-            desired,
-            surge,
-            scaled(update("maxUnavailable"), desired, true),
-            &available,
-            settled,
-        );
+        roll(input, &mut out, desired, surge, scaled(update("maxUnavailable"), desired, true), &available);
     }
     out.delete.sort_by(|a, b| a.name.cmp(&b.name));
     out.delete.dedup_by(|a, b| a.name == b.name);
@@ -231,7 +221,6 @@ fn roll<'a>(
     surge: i64,
     max_unavailable: i64,
     available: &dyn Fn(&Pod) -> bool,
-    settled: bool,
 ) {
     let none = Vec::new();
     let mut down = 0;
@@ -261,8 +250,6 @@ fn roll<'a>(
         }
         return;
     }
-    // A node still without its pod counts against the allowance already.
-    let _ = settled;
     let allowed = max_unavailable.max(if desired > 0 { 1 } else { 0 });
     let mut room = allowed - down;
     for (_, old) in candidates {

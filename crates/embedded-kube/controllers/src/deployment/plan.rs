@@ -201,7 +201,7 @@ fn shrink(sizes: &mut [(&Set, i64)], set: &Set, by: i64) {
 fn rescale(d: &Value, sizes: &mut [(&Set, i64)], new: Option<&Set>, old: &[&Set], wanted: i64, surge: i64) {
     let active: Vec<&Set> = sizes.iter().map(|(s, _)| *s).filter(|s| s.replicas > 0).collect();
     let only = match active.as_slice() {
-        [] => new.or(old.last().copied()),
+        [] => new.or_else(|| old.last().copied()),
         [one] => Some(*one),
         _ => None,
     };

@@ -101,7 +101,7 @@ fn progress(
     };
     let current = conditions.iter().find(|c| c["type"] == "Progressing").cloned();
     let reason = current.as_ref().map_or("", |c| c["reason"].as_str().unwrap_or_default()).to_owned();
-    let name = p.created.or(p.new.map(|n| n.name.as_str())).unwrap_or_default();
+    let name = p.created.or_else(|| p.new.map(|n| n.name.as_str())).unwrap_or_default();
     if flag(d, "/spec/paused") {
         if reason != TIMED_OUT && reason != "DeploymentPaused" {
             put(conditions, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", stamp);

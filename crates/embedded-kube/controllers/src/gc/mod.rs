@@ -14,12 +14,12 @@ mod graph;
 mod plan;
 
 use crate::events::{self, Note};
-use crate::objects::{has_finalizer, remove_finalizer};
+use crate::objects::{OwnerRef, has_finalizer, owner_refs, remove_finalizer};
 use crate::{MANAGER, tables};
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
 use ek_meta::{Status, object};
 use ek_server::{Access, Deletion, parse};
-use ek_store::{ClusterId, Entry, TableName};
+use ek_store::{ClusterId, Entry};
 use futures::future::BoxFuture;
 use graph::{Graph, Place};
 use parking_lot::Mutex;
@@ -88,8 +88,8 @@ impl GarbageCollector {
     async fn tidy(&self, access: &Access, place: &Place) -> Result<(), Status> {
         let (namespace, name) = split(&place.key);
         let Some(entry) = access.entry(&place.table, namespace, name) else { return Ok(()) };
-        let Some(obj) = parse(&entry) else { return Ok(()) };
         if entry.meta.deleting {
+            let Some(obj) = parse(&entry) else { return Ok(()) };
             if has_finalizer(&obj, ORPHAN) {
                 return self.set_free(access, place, &entry).await;
             }
@@ -98,7 +98,7 @@ impl GarbageCollector {
             }
             return Ok(());
         }
-        self.collect(access, place, &entry, &obj).await
+        self.collect(access, place, &entry).await
     }
 
     /// Takes the reference to a going owner out of everything that has it, then lets the owner go.
@@ -133,8 +133,8 @@ impl GarbageCollector {
         for dependent in self.dependents(access, uid) {
             let (ns, name) = split(&dependent.key);
             let Some(e) = access.entry(&dependent.table, ns, name) else { continue };
-            if let (false, Some(o)) = (e.meta.deleting, parse(&e)) {
-                Box::pin(self.collect(access, &dependent, &e, &o)).await?;
+            if !e.meta.deleting {
+                Box::pin(self.collect(access, &dependent, &e)).await?;
             }
         }
         let blocks = |p: &Place| {
@@ -149,18 +149,17 @@ impl GarbageCollector {
     }
 
     /// Deletes an object whose owners are gone, or drops references to those that are.
-    async fn collect(
-        &self,
-        access: &Access,
-        place: &Place,
-        entry: &Arc<Entry>,
-        obj: &Value,
-    ) -> Result<(), Status> {
+    async fn collect(&self, access: &Access, place: &Place, entry: &Arc<Entry>) -> Result<(), Status> {
         let mut owners = Vec::new();
-        for reference in crate::objects::owner_refs(entry) {
-            let owner = self.look_up(access, &place.table, obj, &reference).await;
+        for reference in owner_refs(entry) {
+            let owner = self.look_up(access, split(&place.key).0, entry, &reference).await;
             owners.push((reference.uid, owner));
         }
+        // Nearly always: looked at because it is new, and all is well.
+        if owners.iter().all(|(_, o)| *o == Owner::There) {
+            return Ok(());
+        }
+        let Some(obj) = parse(entry) else { return Ok(()) };
         let uid = &*entry.meta.uid;
         let dependents = self.dependents(access, uid);
         let waits = |p: &Place| {
@@ -170,7 +169,7 @@ impl GarbageCollector {
                 .is_some_and(|o| crate::objects::is_deleting(&o) && has_finalizer(&o, FOREGROUND))
         };
         let (ns, name) = split(&place.key);
-        match plan::decide(&owners, obj, !dependents.is_empty(), || dependents.iter().any(waits)) {
+        match plan::decide(&owners, &obj, !dependents.is_empty(), || dependents.iter().any(waits)) {
             Step::Keep => Ok(()),
             Step::Drop(gone) => {
                 for owner in gone {
@@ -196,13 +195,7 @@ impl GarbageCollector {
     }
 
     /// What has become of an owner.
-    async fn look_up(
-        &self,
-        access: &Access,
-        table: &TableName,
-        obj: &Value,
-        reference: &crate::objects::OwnerRef,
-    ) -> Owner {
+    async fn look_up(&self, access: &Access, namespace: &str, entry: &Entry, reference: &OwnerRef) -> Owner {
         if self.graphs.lock().get(access.id()).is_some_and(|g| g.is_gone(&reference.uid)) {
             return Owner::Gone;
         }
@@ -210,9 +203,8 @@ impl GarbageCollector {
         let Some(res) = access.resource_of_kind(&reference.api_version, &reference.kind) else {
             return Owner::There;
         };
-        let namespace = object::namespace(obj);
         if namespace.is_empty() && res.namespaced {
-            self.report(access, table, obj, reference).await;
+            report(access, entry, reference).await;
             return Owner::There;
         }
         let within = if res.namespaced { namespace } else { "" };
@@ -220,7 +212,7 @@ impl GarbageCollector {
         let Some(owner) = found.filter(|e| *e.meta.uid == *reference.uid) else {
             let elsewhere = |e: &Arc<Entry>| *e.meta.uid == *reference.uid;
             if res.namespaced && access.table(&res.table).objects.values().any(elsewhere) {
-                self.report(access, table, obj, reference).await;
+                report(access, entry, reference).await;
             }
             return Owner::Gone;
         };
@@ -230,19 +222,15 @@ impl GarbageCollector {
         let waits = parse(&owner).is_some_and(|o| has_finalizer(&o, FOREGROUND));
         if waits { Owner::Waits } else { Owner::There }
     }
+}
 
-    async fn report(
-        &self,
-        access: &Access,
-        _: &TableName,
-        obj: &Value,
-        reference: &crate::objects::OwnerRef,
-    ) {
-        let ns = object::namespace(obj);
-        let message = format!(
-            "ownerRef [{}/{}, namespace: {ns}, name: {}, uid: {}] does not exist in namespace {ns:?}",
-            reference.api_version, reference.kind, reference.name, reference.uid
-        );
-        events::tell(access, COMPONENT, obj, &Note::warning("OwnerRefInvalidNamespace", message)).await;
-    }
+/// An owner in another namespace, or in one at all for something that has none, is a mistake somebody made.
+async fn report(access: &Access, entry: &Entry, reference: &OwnerRef) {
+    let Some(obj) = parse(entry) else { return };
+    let ns = object::namespace(&obj);
+    let message = format!(
+        "ownerRef [{}/{}, namespace: {ns}, name: {}, uid: {}] does not exist in namespace {ns:?}",
+        reference.api_version, reference.kind, reference.name, reference.uid
+    );
+    events::tell(access, COMPONENT, &obj, &Note::warning("OwnerRefInvalidNamespace", message)).await;
 }

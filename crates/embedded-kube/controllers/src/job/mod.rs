@@ -50,7 +50,8 @@ pub fn is_finished(job: &Value) -> bool {
 async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     let (namespace, name) = split(key);
     let Some(job) = access.get(&tables::JOBS, namespace, name) else {
-        return release_orphans(access, namespace, name).await;
+        release_orphans(access, namespace, name, "").await?;
+        return Ok(Outcome::Done);
     };
     // Somebody else looks after it.
     if job
@@ -61,6 +62,7 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
         return Ok(Outcome::Done);
     }
     let Some(selector) = selector_of(&job) else { return Ok(Outcome::Done) };
+    release_orphans(access, namespace, name, object::uid(&job)).await?;
     let claim = pods::claim(access, namespace, object::uid(&job), &selector);
     let over = is_finished(&job) || is_deleting(&job);
     let mine = if over { claim.mine } else { pods::settle_claim(access, &job, claim).await? };
@@ -102,14 +104,15 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     }
 }
 
-/// A job that is gone counts no more: its pods must not be held by it.
-async fn release_orphans(access: &Access, namespace: &str, job: &str) -> Result<Outcome, Status> {
+/// A job that is gone counts no more: its pods must not be held by it, nor by another that has its name now.
+async fn release_orphans(access: &Access, namespace: &str, job: &str, uid: &str) -> Result<(), Status> {
     let held: Vec<Pod> = (access.in_namespace(&tables::PODS, namespace).iter())
         .filter(|(_, e)| e.meta.has_finalizers && e.meta.label("batch.kubernetes.io/job-name") == Some(job))
+        .filter(|(_, e)| e.meta.label("batch.kubernetes.io/controller-uid") != Some(uid))
+        .filter(|(_, e)| !e.meta.owners.iter().any(|o| &*o.uid == uid))
         .filter_map(|(_, e)| Pod::read(e))
         .collect();
-    release(access, namespace, &held.iter().collect::<Vec<_>>()).await?;
-    Ok(Outcome::Done)
+    release(access, namespace, &held.iter().collect::<Vec<_>>()).await
 }
 
 async fn release(access: &Access, namespace: &str, pods: &[&Pod]) -> Result<(), Status> {

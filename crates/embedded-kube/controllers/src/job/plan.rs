@@ -114,7 +114,7 @@ pub(super) fn tally(job: &Value, pods: &[Pod], parse: impl Fn(&Pod) -> Value) ->
             let verdict = policy::judge(job, &parse(pod));
             match &verdict {
                 Verdict::Ignore => continue,
-                Verdict::FailJob(why) => t.fail = t.fail.or(Some(why.clone())),
+                Verdict::FailJob(why) => t.fail = t.fail.or_else(|| Some(why.clone())),
                 Verdict::Count | Verdict::FailIndex => {}
             }
             if !t.uncounted_failed.contains(&pod.uid) {

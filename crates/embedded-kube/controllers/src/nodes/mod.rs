@@ -6,7 +6,7 @@
 mod plan;
 
 use crate::events::{self, Note};
-use crate::objects::{condition, find, has_node, set_condition, sooner, text, until};
+use crate::objects::{condition, find, has_ended, has_node, set_condition, sooner, text, until};
 use crate::pods::Pod;
 use crate::{MANAGER, tables};
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
@@ -52,11 +52,6 @@ fn node_in(entry: &Entry) -> Option<&str> {
     std::str::from_utf8(&entry.bytes[at..at + len]).ok()
 }
 
-fn ended(entry: &Entry) -> bool {
-    find(&entry.bytes, b"\"phase\":\"Succeeded\"").is_some()
-        || find(&entry.bytes, b"\"phase\":\"Failed\"").is_some()
-}
-
 impl Controller for Nodes {
     fn name(&self) -> &'static str {
         "nodelifecycle"
@@ -83,7 +78,7 @@ impl Controller for Nodes {
             }
             "/pods" => {
                 let Some(current) = &delta.current else { return };
-                if ended(current) && access.table(&tables::PODS).objects.len() > self.keep_ended {
+                if has_ended(current) && access.table(&tables::PODS).objects.len() > self.keep_ended {
                     keys.push(ENDED);
                 }
                 let Some(node) = node_in(current) else { return };
@@ -205,7 +200,7 @@ async fn repel(access: &Access, node: &Value, now: Timestamp) -> Result<Option<T
         return Ok(None);
     }
     let mut next = None;
-    for entry in pods_on(access, object::name(node)).iter().filter(|e| !e.meta.deleting && !ended(e)) {
+    for entry in pods_on(access, object::name(node)).iter().filter(|e| !e.meta.deleting && !has_ended(e)) {
         let Some(pod) = parse(entry) else { continue };
         match plan::leaves_at(node, &pod, now) {
             None => {}
@@ -297,7 +292,7 @@ impl Nodes {
     async fn trim_ended(&self, access: &Access) -> Result<(), Status> {
         let view = access.table(&tables::PODS);
         let mut done: Vec<(Pod, String)> = (view.objects.iter())
-            .filter(|(_, e)| ended(e) && !e.meta.deleting)
+            .filter(|(_, e)| has_ended(e) && !e.meta.deleting)
             .filter_map(|(k, e)| Some((Pod::read(e).filter(Pod::ended)?, split(k).0.to_owned())))
             .collect();
         done.sort_by(|(a, _), (b, _)| (a.created, &a.name).cmp(&(b.created, &b.name)));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(super) type Usage = BTreeMap<String, Quantity>;
 
 fn add(usage: &mut Usage, name: &str, q: Quantity) {
-    let before = usage.get(name).copied().unwrap_or(Quantity::from_int(0));
+    let before = usage.get(name).copied().unwrap_or_else(|| Quantity::from_int(0));
     usage.insert(name.to_owned(), before + q);
 }
 
@@ -77,7 +77,7 @@ impl Combine for Quantity {
 fn sum(total: &mut Usage, container: &Value, kind: &str, combine: fn(Quantity, Quantity) -> Quantity) {
     for (name, v) in crate::objects::members(container, &format!("/resources/{kind}")) {
         if let Some(q) = amount(v) {
-            let before = total.get(name).copied().unwrap_or(Quantity::from_int(0));
+            let before = total.get(name).copied().unwrap_or_else(|| Quantity::from_int(0));
             total.insert(name.clone(), combine(before, q));
         }
     }
@@ -155,7 +155,7 @@ pub(super) fn has_scopes(quota: &Value) -> bool {
 pub(super) fn used(quota: &Value, usage: &Usage) -> Map<String, Value> {
     crate::objects::members(quota, "/spec/hard")
         .map(|(name, _)| {
-            let q = usage.get(name).copied().unwrap_or(Quantity::from_int(0));
+            let q = usage.get(name).copied().unwrap_or_else(|| Quantity::from_int(0));
             (name.clone(), Value::String(q.to_string()))
         })
         .collect()

@@ -12,7 +12,7 @@ mod plan;
 mod snapshot;
 
 use crate::events::{self, Note};
-use crate::objects::{annotate, annotation, find, has_node, int, list, text, when};
+use crate::objects::{annotate, annotation, has_ended, has_node, int, list, text, when};
 use crate::tables;
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
 use ek_meta::{Status, object};
@@ -88,12 +88,8 @@ impl Controller for Scheduler {
 
 /// Whether others may find room, or company, because of this.
 fn frees(delta: &Delta) -> bool {
-    let ended = |e: &Arc<Entry>| {
-        find(&e.bytes, b"\"phase\":\"Succeeded\"").is_some()
-            || find(&e.bytes, b"\"phase\":\"Failed\"").is_some()
-    };
     let bound = delta.previous.as_ref().is_some_and(|p| !has_node(p));
-    delta.current.as_ref().is_none_or(|c| bound || ended(c))
+    delta.current.as_ref().is_none_or(|c| bound || has_ended(c))
 }
 
 impl Scheduler {

@@ -38,7 +38,7 @@ pub(super) fn decide(snapshot: &mut Snapshot, pod: &Pending) -> Decision {
             }
             ClaimState::ForConsumer { name, selected } => {
                 for_consumer.push(name.clone());
-                fixed = fixed.or(selected.clone());
+                fixed = fixed.or_else(|| selected.clone());
             }
             ClaimState::Bound(_) => {}
         }
