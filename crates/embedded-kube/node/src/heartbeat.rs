@@ -11,12 +11,12 @@ use ek_server::{Access, parse};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::Weak;
 
 /// How often an unchanged status is repeated.
 const REPORT: SignedDuration = SignedDuration::from_mins(5);
 
-pub(crate) struct Heartbeat(pub(crate) Arc<Inner>);
+pub(crate) struct Heartbeat(pub(crate) Weak<Inner>);
 
 impl Controller for Heartbeat {
     fn name(&self) -> &'static str {
@@ -36,13 +36,15 @@ impl Controller for Heartbeat {
     }
 
     fn forget(&self, cluster: &ClusterId) {
-        self.0.forget(cluster);
+        if let Some(inner) = self.0.upgrade() {
+            inner.forget(cluster);
+        }
     }
 }
 
 impl Heartbeat {
     async fn beat(&self, access: &Access, name: &str) -> Result<Outcome, Status> {
-        let inner = &self.0;
+        let Some(inner) = &self.0.upgrade() else { return Ok(Outcome::Done) };
         let Some(entry) = access.entry(&tables::NODES, "", name) else {
             inner.drop_node(access.id(), name);
             return Ok(Outcome::Done);

@@ -12,11 +12,12 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 pub(crate) const NAME: &str = "kubelet";
 
-pub(crate) struct Kubelet(pub(crate) Arc<Inner>);
+/// Knows the nodes only as long as somebody else does: the nodes know the engine, which knows this.
+pub(crate) struct Kubelet(pub(crate) Weak<Inner>);
 
 /// What tells whose pod it is, without reading the rest.
 #[derive(Deserialize)]
@@ -48,6 +49,7 @@ impl Controller for Kubelet {
     }
 
     fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
+        let Some(inner) = self.0.upgrade() else { return };
         match &*delta.table {
             "/pods" => {
                 // A pod comes to a node once and stays: whichever state there is tells.
@@ -57,11 +59,11 @@ impl Controller for Kubelet {
             }
             "/persistentvolumeclaims" => {
                 if let (None, Some(gone)) = (&delta.current, &delta.previous) {
-                    self.0.runtime.remove_claims(&delta.cluster, Some(&gone.meta.uid));
+                    inner.runtime.remove_claims(&delta.cluster, Some(&gone.meta.uid));
                 }
             }
             table => {
-                for key in self.0.runtime.readers(&delta.cluster, table, &delta.key) {
+                for key in inner.runtime.readers(&delta.cluster, table, &delta.key) {
                     keys.push(key);
                 }
             }
@@ -73,13 +75,15 @@ impl Controller for Kubelet {
     }
 
     fn forget(&self, cluster: &ClusterId) {
-        self.0.forget(cluster);
+        if let Some(inner) = self.0.upgrade() {
+            inner.forget(cluster);
+        }
     }
 }
 
 impl Kubelet {
     async fn sync(&self, access: &Access, key: &str) -> Result<Outcome, Status> {
-        let inner = &self.0;
+        let Some(inner) = &self.0.upgrade() else { return Ok(Outcome::Done) };
         let (ns, name) = split(key);
         let Some(pod) = access.get(&tables::PODS, ns, name) else {
             inner.forget_pod(access.id(), key);

@@ -149,11 +149,12 @@ impl Nodes {
 
     /// For the engine.
     pub fn controllers(&self) -> Vec<Arc<dyn Controller>> {
-        vec![Arc::new(heartbeat::Heartbeat(self.0.clone())), Arc::new(kubelet::Kubelet(self.0.clone()))]
+        let me = Arc::downgrade(&self.0);
+        vec![Arc::new(heartbeat::Heartbeat(me.clone())), Arc::new(kubelet::Kubelet(me))]
     }
 
     /// Programs that end and probes that change their mind ask this engine for a run; Services and the streams of
-    /// `kubectl logs`, `exec` and `port-forward` are answered from here on.
+    /// `kubectl logs`, `exec` and `port-forward` are answered from here on. The host keeps the nodes until it stops.
     pub fn attach(&self, engine: &Engine) {
         self.0.runtime.attach(engine);
         let living = self.0.living();

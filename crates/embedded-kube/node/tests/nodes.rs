@@ -84,3 +84,27 @@ async fn removal_takes_the_pods_along() {
     assert!(kit.access.get(&table_name("", "nodes"), "", "n2").is_none());
     assert!(kit.nodes.add_node("nowhere", "x", NodeSpec::default()).await.is_err());
 }
+
+#[tokio::test]
+async fn a_host_that_stops_lets_go_of_everything() {
+    // Held by a program, which the nodes hold.
+    let token = std::sync::Arc::new(());
+    let held = token.clone();
+    let kit = Kit::with(|o| {
+        o.stages = StageSet::instant();
+        o.programs.register(
+            "test/never",
+            ek_node::FnProgram(move |_| {
+                let _ = &held;
+                std::future::ready(0)
+            }),
+        );
+    })
+    .await;
+    kit.pod("a", |_| {}).await;
+    let Kit { host, nodes, engine, server, access, .. } = kit;
+    let alive = std::sync::Arc::downgrade(&token);
+    host.stop().await;
+    drop((host, nodes, engine, server, access, token));
+    assert!(alive.upgrade().is_none());
+}

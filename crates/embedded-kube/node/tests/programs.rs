@@ -305,3 +305,46 @@ async fn a_deleted_cluster_takes_its_programs_along() {
     tokio::time::timeout(DEADLINE, ctx.stopping().cancelled()).await.unwrap();
     assert!(kit.nodes.names("other").is_empty());
 }
+
+#[tokio::test]
+async fn hooks_run_before_the_end() {
+    let (tell, mut told) = mpsc::channel(8);
+    struct Hooked(mpsc::Sender<String>);
+    impl ek_node::Program for Hooked {
+        fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
+            let tell = self.0.clone();
+            Box::pin(async move {
+                ctx.stopping().cancelled().await;
+                let _ = tell.send("told to stop".into()).await;
+                0
+            })
+        }
+
+        fn exec(
+            &self,
+            _: ProgramContext,
+            words: Vec<String>,
+            _: Vec<u8>,
+        ) -> BoxFuture<'static, Option<ek_node::ExecOutput>> {
+            let tell = self.0.clone();
+            Box::pin(async move {
+                let _ = tell.send(words.join(" ")).await;
+                Some(ek_node::ExecOutput::default())
+            })
+        }
+    }
+    let kit = Kit::live(|o| {
+        o.programs.register("test/hooked", Hooked(tell));
+    })
+    .await;
+    kit.pod("a", |p| {
+        p["spec"]["containers"] = json!([{"name": "main", "image": "test/hooked",
+            "lifecycle": {"postStart": {"exec": {"command": ["begin"]}}, "preStop": {"exec": {"command": ["say", "goodbye"]}}}}]);
+    })
+    .await;
+    assert_eq!(told.recv().await.unwrap(), "begin");
+    kit.access.delete(&table_name("", "pods"), "default", "a", Deletion::default()).await.unwrap();
+    assert_eq!(told.recv().await.unwrap(), "say goodbye");
+    assert_eq!(told.recv().await.unwrap(), "told to stop");
+    kit.until("gone", |k| k.get("a").is_null()).await;
+}

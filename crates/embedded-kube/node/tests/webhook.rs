@@ -34,6 +34,9 @@ async fn guard(ctx: ProgramContext) -> i32 {
                 let ctx = ctx.clone();
                 async move {
                     let body = req.into_body().collect().await.unwrap().to_bytes();
+                    if body.is_empty() {
+                        return Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from("ok"))));
+                    }
                     let review: Value = serde_json::from_slice(&body).unwrap();
                     let object = &review["request"]["object"];
                     let bad = object["data"]["forbidden"] == "yes";
@@ -64,7 +67,7 @@ async fn a_program_decides_what_is_admitted() {
         p["metadata"]["labels"] = json!({"app": "guard"});
         p["spec"]["volumes"] = json!([{"name": "tls", "secret": {"secretName": "guard"}}]);
         p["spec"]["containers"] = json!([{"name": "main", "image": "test/guard", "ports": [{"containerPort": 8443}], "volumeMounts": [{"name": "tls", "mountPath": "/tls"}],
-            "readinessProbe": {"tcpSocket": {"port": 8443}, "periodSeconds": 1}}]);
+            "readinessProbe": {"httpGet": {"scheme": "HTTPS", "port": 8443, "path": "/"}, "periodSeconds": 1}}]);
     })
     .await;
     kit.create(
@@ -74,6 +77,10 @@ async fn a_program_decides_what_is_admitted() {
     )
     .await;
     kit.until("ready", |k| condition(&k.get("guard"), "Ready") == "True").await;
+    let get = http::Request::get("/api/v1/namespaces/default/services/https:guard:443/proxy/")
+        .body(Vec::new())
+        .unwrap();
+    assert_eq!(kit.server.client().request_text(get).await.unwrap(), "ok");
     let ca = base64::engine::general_purpose::STANDARD.encode(kit.access.ca_pem());
     let hook = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "guard"},
         "webhooks": [{"name": "guard.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],

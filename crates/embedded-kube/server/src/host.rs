@@ -253,6 +253,9 @@ impl Host {
     /// Ends watches, finishes accepted writes, closes the log. Call after draining what listens.
     pub async fn stop(&self) {
         self.0.shutdown.cancel();
+        // What answers for pods and Services knows the host; somebody must let go first.
+        self.set_services(NoServices);
+        self.set_pods(crate::pods::NoPods);
         let inner = self.0.clone();
         let _ = tokio::task::spawn_blocking(move || {
             inner.store.close();

@@ -68,6 +68,7 @@ pub use access::{Access, Deletion, parse};
 pub use admission::{NoServices, ServiceResolver};
 pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;
+pub use fetch::{Connection, connect_loopback};
 pub use host::{ClusterConfig, DOMAIN, Host, HostConfig, MAIN};
 pub use identity::{HttpKeys, KeySource, NoKeys};
 pub use listen::Listening;

@@ -42,6 +42,7 @@ struct ContainerRun {
     round: i64,
     fact: Fact,
     before: Option<Fact>,
+    /// Asks it to stop; its own token follows once its hook has run.
     stop: CancellationToken,
     /// Seconds it has once it is told to stop.
     grace: Arc<Mutex<i64>>,
@@ -202,8 +203,8 @@ impl Runtime {
             round,
             fact,
             before,
-            stop: ctx.as_ref().map(|c| c.stopping().clone()).unwrap_or_default(),
-            grace: Arc::new(Mutex::new(30)),
+            stop: CancellationToken::new(),
+            grace: Arc::new(Mutex::new(pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30))),
             log: ctx.as_ref().map_or_else(Default::default, |c| c.0.log.clone()),
             ports: ctx.as_ref().map_or_else(Default::default, |c| c.0.ports.clone()),
             previous,

@@ -2,8 +2,8 @@
 
 use crate::program::{Port, Program, ProgramContext};
 use bytes::Bytes;
-use http_body_util::Empty;
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -62,6 +62,18 @@ impl Probe {
         Some(Probe { role, spec, container: container.clone(), ctx: ctx.clone(), program: program.clone() })
     }
 
+    /// Something to be done once, at the start or before the end of a container.
+    pub(crate) fn hook(
+        name: &str,
+        container: &Value,
+        ctx: &ProgramContext,
+        program: &Arc<dyn Program>,
+    ) -> Option<Probe> {
+        let spec = container["lifecycle"].get(name).filter(|p| p.is_object())?.clone();
+        let role = Role::Startup;
+        Some(Probe { role, spec, container: container.clone(), ctx: ctx.clone(), program: program.clone() })
+    }
+
     fn seconds(&self, field: &str, or: u64) -> Duration {
         Duration::from_secs(self.spec[field].as_u64().unwrap_or(or))
     }
@@ -100,7 +112,7 @@ impl Probe {
         }
     }
 
-    async fn look(&self) -> Result<(), String> {
+    pub(crate) async fn look(&self) -> Result<(), String> {
         let s = &self.spec;
         if s["httpGet"].is_object() {
             let port = self.address(&s["httpGet"]["port"])?;
@@ -112,7 +124,11 @@ impl Probe {
         }
         if s["grpc"].is_object() {
             let port = self.address(&s["grpc"]["port"])?;
-            return TcpStream::connect(port).await.map(|_| ()).map_err(|e| format!("dial tcp: {e}"));
+            return grpc(port, s["grpc"]["service"].as_str().unwrap_or_default()).await;
+        }
+        if let Some(seconds) = s["sleep"]["seconds"].as_u64() {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            return Ok(());
         }
         if let Some(words) = s["exec"]["command"].as_array() {
             let words: Vec<String> = words.iter().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -150,15 +166,51 @@ pub(crate) fn port_number(container: &Value, port: &Value) -> Option<u16> {
     }
 }
 
-/// HTTPS is asked for in the clear only if the scheme says HTTP; certificates of pods are not checked by probes, so
-/// for HTTPS a connection that is accepted is enough.
-async fn http(address: SocketAddr, get: &Value) -> Result<(), String> {
+/// Asks the standard health service whether it serves.
+async fn grpc(address: SocketAddr, service: &str) -> Result<(), String> {
     let tcp = TcpStream::connect(address).await.map_err(|e| format!("dial tcp: {e}"))?;
-    if get["scheme"].as_str().unwrap_or("HTTP").eq_ignore_ascii_case("HTTPS") {
-        return Ok(());
-    }
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.map_err(|e| e.to_string())?;
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tcp))
+            .await
+            .map_err(|e| e.to_string())?;
+    let driver = tokio::spawn(connection);
+    // HealthCheckRequest{service}, with the prefix of every gRPC message: not compressed, and its length.
+    let mut message = Vec::new();
+    if let Some(n) = u8::try_from(service.len()).ok().filter(|n| (1..128).contains(n)) {
+        message.extend([0x0a, n]);
+        message.extend(service.bytes());
+    }
+    let mut framed = vec![0];
+    framed.extend(u32::try_from(message.len()).unwrap_or(0).to_be_bytes());
+    framed.extend(message);
+    let answer = async {
+        let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
+            .header(http::header::CONTENT_TYPE, "application/grpc")
+            .header(http::header::TE, "trailers")
+            .body(Full::new(Bytes::from(framed)))
+            .map_err(|e| e.to_string())?;
+        let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
+        let early = answer.headers().get("grpc-status").cloned();
+        let body = Limited::new(answer.into_body(), 4096).collect().await.map_err(|e| e.to_string())?;
+        let status = early.or_else(|| body.trailers().and_then(|t| t.get("grpc-status").cloned()));
+        let serving = body.to_bytes().get(5..).is_some_and(|b| b.starts_with(&[0x08, 0x01]));
+        match status {
+            Some(s) if s == "0" && serving => Ok(()),
+            Some(s) if s == "0" => Err("service unhealthy (responded with \"NOT_SERVING\")".to_owned()),
+            s => Err(format!("the health service answered with status {s:?}")),
+        }
+    }
+    .await;
+    driver.abort();
+    answer
+}
+
+/// Certificates of pods are not checked by probes.
+async fn http(address: SocketAddr, get: &Value) -> Result<(), String> {
+    let tls = get["scheme"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("HTTPS"));
+    let stream = ek_server::connect_loopback(address, tls).await.map_err(|e| format!("dial tcp: {e}"))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
     let driver = tokio::spawn(connection);
     let path = get["path"].as_str().filter(|p| p.starts_with('/')).unwrap_or("/");
     let mut request = http::Request::get(path)

@@ -29,12 +29,14 @@ impl Runtime {
             .into_iter()
             .filter_map(|r| Probe::of(r, spec, &ctx, &program))
             .collect();
+        let hook = |name: &str| Probe::hook(name, spec, &ctx, &program);
         let has = |r: Role| probes.iter().any(|p| p.role == r);
         self.change(uid, container, round, |f| {
             if let Fact::Running { started, ready, .. } = f {
                 (*started, *ready) = (!has(Role::Startup), !has(Role::Readiness));
             }
         });
+        let (begin, before_end) = (hook("postStart"), hook("preStop"));
         let (weak, uid, container) = (Arc::downgrade(inner), uid.to_owned(), container.to_owned());
         tokio::spawn(async move {
             let mut running = tokio::spawn(program.run(ctx.clone()));
@@ -46,7 +48,14 @@ impl Runtime {
                     inner.runtime.heard(&uid, &container, round, role, &verdict, &stop)
                 }
             };
+            let failed = stop.clone();
             let probing = async move {
+                // A container that cannot begin as it should does not go on.
+                if let Some(hook) = begin
+                    && hook.look().await.is_err()
+                {
+                    failed.cancel();
+                }
                 // Until it has started, nobody asks whether it is ready or alive.
                 let (first, rest): (Vec<_>, Vec<_>) =
                     probes.into_iter().partition(|p| p.role == Role::Startup);
@@ -61,7 +70,12 @@ impl Runtime {
                 () = probing => return,
                 () = stop.cancelled() => {
                     let seconds = u64::try_from(*grace.lock()).unwrap_or(0);
-                    match tokio::time::timeout(Duration::from_secs(seconds), &mut running).await {
+                    let deadline = tokio::time::Instant::now() + Duration::from_secs(seconds);
+                    if let Some(hook) = &before_end {
+                        let _ = tokio::time::timeout_at(deadline, hook.look()).await;
+                    }
+                    ctx.stopping().cancel();
+                    match tokio::time::timeout_at(deadline, &mut running).await {
                         Ok(r) => r,
                         Err(_) => {
                             running.abort();

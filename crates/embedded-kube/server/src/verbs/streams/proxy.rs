@@ -1,6 +1,7 @@
 //! `kubectl proxy` paths: one HTTP request passed on to a pod or Service.
 
 use crate::cluster::tables;
+use crate::fetch::connect_loopback;
 use crate::registry::table_name;
 use crate::verbs::Call;
 use crate::wire::respond::{Body, Reply};
@@ -14,7 +15,6 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Until the first byte of the answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,13 +63,9 @@ fn port_of_service(service: &Value, port: &str) -> Option<u16> {
     u16::try_from(one["port"].as_u64()?).ok()
 }
 
-fn target(call: &Call) -> Result<SocketAddr, Status> {
+/// Where to, and whether with TLS.
+fn target(call: &Call) -> Result<(SocketAddr, bool), Status> {
     let (scheme, name, port) = parts(&call.info.name);
-    if scheme == "https" {
-        return Err(Status::bad_request(
-            "proxying to https endpoints is not known here: use http, or port-forward",
-        ));
-    }
     let (ns, id, runtime) = (&call.info.namespace, &call.cluster.id, call.cluster.pods.get());
     let table = if call.res.plural == "pods" { tables::PODS.clone() } else { table_name("", "services") };
     let object = call.cluster.object(&table, ns, name).ok_or_else(|| call.res.not_found(name))?;
@@ -82,13 +78,14 @@ fn target(call: &Call) -> Result<SocketAddr, Status> {
         })?;
         runtime.service(id, ns, name, number)
     };
+    let found = found.map(|address| (address, scheme == "https"));
     found.ok_or_else(|| {
         Status::unavailable(format!("no endpoints available for service {:?}", call.info.name))
     })
 }
 
 pub(super) async fn run(call: &Call) -> Result<Reply, Status> {
-    let address = target(call)?;
+    let (address, tls) = target(call)?;
     let method = match call.info.verb {
         "create" => Method::POST,
         "update" => Method::PUT,
@@ -113,9 +110,10 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Status> {
     let host = http::HeaderValue::from_str(&address.to_string()).map_err(Status::internal)?;
     request.headers_mut().insert(header::HOST, host);
     let failed = |why: String| Status::unavailable(format!("error trying to reach service: {why}"));
-    let tcp = TcpStream::connect(address).await.map_err(|e| failed(e.to_string()))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.map_err(|e| failed(e.to_string()))?;
+    let stream = connect_loopback(address, tls).await.map_err(|e| failed(e.to_string()))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|e| failed(e.to_string()))?;
     // Ends with the answer's body, or when nobody reads that any more.
     tokio::spawn(connection);
     let answer = match tokio::time::timeout(PATIENCE, sender.send_request(request)).await {
