@@ -93,7 +93,7 @@ def kubernetes(api, etcd, directory):
 def zaffre(binary, directory):
     kubeconfig = os.path.join(directory, "kubeconfig")
     child = subprocess.Popen(
-        [binary, "serve", "kube", "--in-memory", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig],
+        [binary, "serve", "kube", "--in-memory", "--controllers", "none", "--listen", "127.0.0.1:0", "--kubeconfig-out", kubeconfig],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     )
     line = child.stdout.readline()

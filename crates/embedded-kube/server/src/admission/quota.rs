@@ -49,9 +49,11 @@ fn check(call: &Call, q: &Value, obj: &Value, more: &Usage, before: &Usage) -> R
     let (group, plural) = (call.res.group.as_str(), call.res.plural.as_str());
     let refuse = |why: String| Err(Status::forbidden(group, plural, object::name(obj), &why));
     let spec = &q["spec"];
-    let hard = quota::limits(&spec["hard"]);
+    // Limits bind once the controller has taken them up, as everywhere.
+    let limits = &q["status"]["hard"];
+    let hard = quota::limits(limits);
     if call.res.table == *tables::PODS
-        && let Some(missing) = quota::unspecified(&spec["hard"], obj)
+        && let Some(missing) = quota::unspecified(limits, obj)
     {
         return refuse(format!("failed quota: {}: must specify {missing}", object::name(q)));
     }
