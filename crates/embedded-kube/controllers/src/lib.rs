@@ -84,6 +84,7 @@ pub fn all(options: Options) -> Vec<Arc<dyn Controller>> {
         Arc::new(services::Endpoints::default()),
         Arc::new(volumes::Volumes),
         Arc::new(volumes::DefaultClass),
+        Arc::new(volumes::EphemeralVolumes),
         Arc::new(disruption::Budgets::default()),
         Arc::new(quota::Quotas::default()),
         Arc::new(certificates::SigningRequests),

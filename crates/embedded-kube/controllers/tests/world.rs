@@ -186,7 +186,7 @@ impl Controller for Heart {
             };
             access.update(&leases, "kube-node-lease", key, "", beat).await?;
             recover(access, key).await?;
-            Ok(Outcome::After(SignedDuration::from_secs(10)))
+            Ok(Outcome::After(SignedDuration::from_secs(20)))
         })
     }
 }
