@@ -39,7 +39,10 @@ pub async fn tell(access: &Access, component: &'static str, about: &Value, note:
     };
     let said = format!("{}|{}|{}|{}|{component}", object::uid(about), note.kind, note.reason, note.message);
     let hash = xxhash_rust::xxh3::xxh3_64(said.as_bytes());
-    let name = format!("{}.{hash:016x}", object::name(about));
+    // Room for the rest of the name.
+    const LONGEST: usize = 230;
+    let of = object::name(about);
+    let name = format!("{}.{hash:016x}", of.get(..LONGEST).unwrap_or(of).trim_end_matches(['-', '.']));
     if access.entry(&tables::EVENTS, namespace, &name).is_some() {
         let again = |e: &mut Value| {
             e["count"] = json!(e["count"].as_i64().unwrap_or(1) + 1);

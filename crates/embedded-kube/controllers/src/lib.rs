@@ -8,8 +8,9 @@
 //!
 //! * `plan.rs` is pure: what there is goes in, what is to be done comes out. `mod.rs` reads, plans and writes.
 //! * Reads are looks into the store and therefore always current, so nothing here needs the expectations and
-//!   caches that remote controllers keep. The two exceptions are indexes that follow the feed: the garbage
-//!   collector's graph, and the scheduler's list of pods that wait.
+//!   caches that remote controllers keep. What is remembered are indexes that follow the feed and save reading
+//!   what a change does not concern: the garbage collector's graph, the pods that wait for the scheduler, the
+//!   selectors of services and budgets, where there are quotas. Losing one costs time, never correctness.
 //! * A change is judged by the side record of its entry before any body is read; most changes concern nobody.
 //! * Status is written once per run and only when it differs. Nothing polls: a run that depends on time asks to
 //!   be looked at again when that time has come.
@@ -84,6 +85,7 @@ pub fn all(options: Options) -> Vec<Arc<dyn Controller>> {
         Arc::new(services::Endpoints::default()),
         Arc::new(volumes::Volumes),
         Arc::new(volumes::DefaultClass),
+        Arc::new(volumes::EphemeralVolumes),
         Arc::new(disruption::Budgets::default()),
         Arc::new(quota::Quotas::default()),
         Arc::new(certificates::SigningRequests),

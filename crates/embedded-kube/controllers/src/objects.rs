@@ -143,9 +143,17 @@ pub fn has_ended(entry: &Entry) -> bool {
     })
 }
 
-/// Whether a stored pod has a node, without reading it.
+/// The node of a stored pod, if it has one, without reading the pod.
+pub fn node_in(entry: &Entry) -> Option<&str> {
+    const MARK: &[u8] = b"\"nodeName\":\"";
+    let at = find(&entry.bytes, MARK)? + MARK.len();
+    let rest = &entry.bytes[at..];
+    let len = rest.iter().position(|b| *b == b'"')?;
+    std::str::from_utf8(&rest[..len]).ok().filter(|n| !n.is_empty())
+}
+
 pub fn has_node(entry: &Entry) -> bool {
-    find(&entry.bytes, b"\"nodeName\":\"").is_some()
+    node_in(entry).is_some()
 }
 
 /// What a dependent says of the controller that made it.

@@ -371,3 +371,45 @@ pub fn least_useful_first(pods: &mut [&Pod]) {
             .then_with(|| a.name.cmp(&b.name))
     });
 }
+
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// A pod as a test describes it; `status` as the API has it.
+    pub fn pod(name: &str, labels: &Value, node: &str, status: &Value) -> Pod {
+        let meta = json!({"name": name, "uid": name, "namespace": "n", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"});
+        read(&json!({"metadata": meta, "spec": {"nodeName": node}, "status": status}))
+    }
+
+    pub fn read(object: &Value) -> Pod {
+        let bytes = serde_json::to_vec(object).unwrap_or_default();
+        let meta = ek_store::Meta::from_bytes(&bytes).unwrap_or_default();
+        let entry = Arc::new(Entry { bytes: bytes.into(), revision: 1, meta });
+        Pod::read(&entry).unwrap_or_else(|| unreachable!("a pod that can be read"))
+    }
+
+    pub fn ready() -> Value {
+        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+    }
+
+    #[test]
+    fn the_least_useful_go_first() {
+        let none = json!({});
+        let pods = [
+            pod("ready", &none, "n1", &ready()),
+            pod("running", &none, "n1", &json!({"phase": "Running"})),
+            pod("pending", &none, "n1", &json!({"phase": "Pending"})),
+            pod("homeless", &none, "", &json!({"phase": "Pending"})),
+            pod("crowded", &none, "n2", &ready()),
+        ];
+        let mut order: Vec<&Pod> = pods.iter().collect();
+        least_useful_first(&mut order);
+        let names: Vec<&str> = order.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["homeless", "pending", "running", "ready", "crowded"],
+            "three share a node, so one of them goes"
+        );
+    }
+}

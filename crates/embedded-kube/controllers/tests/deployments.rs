@@ -152,3 +152,37 @@ async fn min_ready_seconds_delay_availability() {
     w.pass(2).await;
     assert_eq!(reason(&w, "Available"), "True MinimumReplicasAvailable");
 }
+
+#[tokio::test]
+async fn pods_that_are_refused_are_told_and_tried_again() {
+    let w = World::new().await;
+    w.node("n1").await;
+    let mut d = deployment("web", 2, "v1");
+    d["spec"]["template"]["spec"]["serviceAccountName"] = json!("ghost");
+    w.create("apps/deployments", d).await;
+    w.settle().await;
+    assert!(w.pods().is_empty());
+    assert_eq!(reason(&w, "ReplicaFailure"), "True FailedCreate");
+    assert!(w.reasons("ReplicaSet").contains(&"FailedCreate".to_owned()));
+    w.create("serviceaccounts", json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "ghost", "namespace": "default"}})).await;
+    w.pass(120).await;
+    assert_eq!(w.get("apps/deployments", "default/web")["status"]["availableReplicas"], 2);
+    assert_eq!(reason(&w, "ReplicaFailure"), "- -");
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_avoided() {
+    let w = World::new().await;
+    w.create("apps/deployments", deployment("web", 1, "v1")).await;
+    w.settle().await;
+    let name = w.names("apps/replicasets")[0].clone();
+    w.delete("apps/deployments", "default/web", "Background").await;
+    w.settle().await;
+    w.create("apps/replicasets", json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "other"}}, "template": template("other", "x")}})).await;
+    w.create("apps/deployments", deployment("web", 1, "v1")).await;
+    w.settle().await;
+    let d = w.get("apps/deployments", "default/web");
+    assert_eq!(d["status"]["collisionCount"], 1);
+    assert_eq!((w.names("apps/replicasets").len(), w.pods().len()), (2, 1));
+}

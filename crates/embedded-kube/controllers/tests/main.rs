@@ -11,6 +11,7 @@ mod limits;
 mod load;
 mod model;
 mod nodes;
+mod restart;
 mod scheduling;
 mod services;
 mod stateful;

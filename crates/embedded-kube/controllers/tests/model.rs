@@ -159,7 +159,7 @@ impl Model {
 
 #[tokio::test]
 async fn random_lives_end_in_order() {
-    for seed in 1..=8 {
+    for seed in 1..=6 {
         println!("seed {seed}");
         let w = World::with(seed, Options::default()).await;
         w.node("n1").await;

@@ -70,3 +70,17 @@ async fn volumes_that_are_there_are_matched_and_retained() {
     w.settle().await;
     assert_eq!(phase("large"), "Released");
 }
+
+#[tokio::test]
+async fn ephemeral_claims_live_with_their_pod() {
+    let w = World::new().await;
+    w.node("n1").await;
+    w.create("pods", json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "x"}],
+        "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}}]}})).await;
+    w.settle().await;
+    assert_eq!(w.get("pods", "default/p")["status"]["phase"], "Running");
+    assert_eq!(w.get("persistentvolumeclaims", "default/p-v")["status"]["phase"], "Bound");
+    w.delete("pods", "default/p", "Background").await;
+    w.settle().await;
+    assert!(w.names("persistentvolumeclaims").is_empty() && w.names("persistentvolumes").is_empty());
+}

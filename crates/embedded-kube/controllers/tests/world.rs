@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub struct World {
-    /// Lives as long as the world.
-    _server: ApiServer,
+    server: ApiServer,
     pub clock: Arc<ManualClock>,
     pub engine: Engine,
     pub access: Access,
@@ -23,6 +22,13 @@ pub struct World {
 pub fn table(name: &str) -> TableName {
     let (group, plural) = name.split_once('/').unwrap_or(("", name));
     table_name(group, plural)
+}
+
+fn engine(server: &ApiServer, options: Options) -> Engine {
+    let mut controllers = ek_controllers::all(options);
+    controllers.push(Arc::new(Kubelet));
+    controllers.push(Arc::new(Heart));
+    Engine::new(server.host(), controllers)
 }
 
 impl World {
@@ -34,14 +40,16 @@ impl World {
         let clock = ManualClock::new("2026-11-15T00:00:00Z".parse().unwrap());
         let config = Config { clock: clock.clone(), random: Random::seeded(seed), ..Config::memory() };
         let server = ApiServer::start(config).await.unwrap();
-        let mut controllers = ek_controllers::all(options);
-        controllers.push(Arc::new(Kubelet));
-        controllers.push(Arc::new(Heart));
-        let engine = Engine::new(server.host(), controllers);
+        let engine = engine(&server, options);
         let access = server.access("test");
-        let world = World { _server: server, clock, engine, access };
+        let world = World { server, clock, engine, access };
         world.settle().await;
         world
+    }
+
+    /// Controllers that remember nothing take over, as after a crash.
+    pub fn restart(&mut self) {
+        self.engine = engine(&self.server, Options::default());
     }
 
     pub async fn settle(&self) {
@@ -186,7 +194,7 @@ impl Controller for Heart {
             };
             access.update(&leases, "kube-node-lease", key, "", beat).await?;
             recover(access, key).await?;
-            Ok(Outcome::After(SignedDuration::from_secs(10)))
+            Ok(Outcome::After(SignedDuration::from_secs(20)))
         })
     }
 }

@@ -70,3 +70,45 @@ pub(super) fn plan(
     status.insert("conditions".into(), json!(conditions));
     Plan { status, at }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pods::testing::{pod, ready};
+
+    #[test]
+    fn counts_and_shares() {
+        let none = json!({});
+        let pods: Vec<Pod> = (0..4)
+            .map(|i| {
+                pod(&format!("p{i}"), &none, "n", &if i < 3 { ready() } else { json!({"phase": "Pending"}) })
+            })
+            .collect();
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let allowed = |spec: Value, status: Value, scale: Result<i64, String>| {
+            let b = json!({"spec": spec, "status": status});
+            let p = plan(&b, &pods, scale, now, "now");
+            (
+                p.status["disruptionsAllowed"].as_i64().unwrap(),
+                p.status["conditions"][0]["reason"].as_str().unwrap().to_owned(),
+                p.at.is_some(),
+            )
+        };
+        let ok = |n: i64, why: &str| (n, why.to_owned(), false);
+        assert_eq!(
+            allowed(json!({"minAvailable": 2}), json!({}), Err("unasked".into())),
+            ok(1, "SufficientPods")
+        );
+        assert_eq!(allowed(json!({"minAvailable": "75%"}), json!({}), Ok(4)), ok(0, "InsufficientPods"));
+        assert_eq!(allowed(json!({"maxUnavailable": 2}), json!({}), Ok(4)), ok(1, "SufficientPods"));
+        assert_eq!(
+            allowed(json!({"maxUnavailable": 2}), json!({}), Err("no controller".into())),
+            ok(0, "SyncFailed")
+        );
+        // An eviction under way counts as done, for a while.
+        let recent = json!({"disruptedPods": {"p0": "2026-01-01T00:59:00Z"}});
+        assert_eq!(allowed(json!({"minAvailable": 2}), recent, Ok(4)), (0, "InsufficientPods".into(), true));
+        let stale = json!({"disruptedPods": {"p0": "2026-01-01T00:50:00Z"}});
+        assert_eq!(allowed(json!({"minAvailable": 2}), stale, Ok(4)), ok(1, "SufficientPods"));
+    }
+}

@@ -150,7 +150,10 @@ fn pod(job: &Value, index: Option<i64>, pods: &[Pod]) -> Value {
         annotations[plan::FAILURES] = json!(failures.count().to_string());
     }
     let spec = crate::objects::object_at(&mut pod, "spec");
-    spec.entry("hostname").or_insert_with(|| json!(format!("{name}-{i}")));
+    // A label of at most 63 characters.
+    let end = format!("-{i}");
+    let start = name.get(..63 - end.len()).unwrap_or(name).trim_end_matches(['-', '.']).replace('.', "-");
+    spec.entry("hostname").or_insert_with(|| json!(format!("{start}{end}")));
     let path = format!("metadata.annotations['{}']", plan::INDEX);
     let env = json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}});
     for field in ["containers", "initContainers"] {

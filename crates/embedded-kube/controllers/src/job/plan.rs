@@ -260,3 +260,93 @@ fn pause_until(pods: &[Pod]) -> Option<Timestamp> {
     let pause = PAUSE.saturating_mul(1 << count.saturating_sub(1).min(10)).min(LONGEST_PAUSE);
     last.map(|t| seconds_after(t, pause))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pods::testing;
+    use serde_json::json;
+
+    fn pod(name: &str, phase: &str, held: bool, index: Option<i64>) -> Pod {
+        let mut meta = json!({"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {}});
+        if held {
+            meta["finalizers"] = json!(["batch.kubernetes.io/job-tracking"]);
+        }
+        if let Some(i) = index {
+            meta["annotations"][INDEX] = json!(i.to_string());
+        }
+        testing::read(&json!({"metadata": meta, "spec": {"nodeName": "n"}, "status": {"phase": phase}}))
+    }
+
+    fn job(spec: Value, status: Value) -> Value {
+        json!({"spec": spec, "status": status})
+    }
+
+    #[test]
+    fn each_end_is_listed_released_and_then_counted() {
+        let none = |_: &Pod| Value::Null;
+        let j = job(json!({"completions": 3}), json!({}));
+        let t = tally(
+            &j,
+            &[
+                pod("a", "Succeeded", true, None),
+                pod("b", "Failed", true, None),
+                pod("c", "Running", true, None),
+            ],
+            none,
+        );
+        assert_eq!((t.succeeded, t.failed), (0, 0));
+        assert_eq!(
+            (t.uncounted_succeeded.clone(), t.uncounted_failed.clone()),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
+        assert_eq!(t.release, ["a", "b"]);
+        // The status was written, the crash came before the release: listed again, not twice.
+        let j = job(
+            json!({"completions": 3}),
+            json!({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]}}),
+        );
+        assert_eq!(
+            tally(&j, &[pod("a", "Succeeded", true, None), pod("b", "Failed", true, None)], none)
+                .uncounted_succeeded,
+            ["a"]
+        );
+        // Released, or deleted since: counted.
+        let t = tally(&j, &[pod("a", "Succeeded", false, None)], none);
+        assert_eq!((t.succeeded, t.failed, t.uncounted_succeeded.len()), (1, 1, 0));
+    }
+
+    #[test]
+    fn what_is_still_to_do() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let none = |_: &Pod| Value::Null;
+        let create = |spec: Value, status: Value, pods: &[Pod]| {
+            let j = job(spec, status);
+            let t = tally(&j, pods, none);
+            plan(&j, pods, &t, now).create
+        };
+        assert_eq!(
+            create(json!({"completions": 5, "parallelism": 3}), json!({"succeeded": 3}), &[]).len(),
+            2
+        );
+        assert_eq!(
+            create(json!({"parallelism": 3}), json!({"succeeded": 1}), &[pod("a", "Running", true, None)])
+                .len(),
+            0
+        );
+        let indexed = json!({"completions": 4, "parallelism": 2, "completionMode": "Indexed"});
+        let running = [pod("b", "Running", true, Some(1))];
+        assert_eq!(create(indexed.clone(), json!({"completedIndexes": "0"}), &running), [Some(2)]);
+        assert_eq!(create(indexed, json!({"completedIndexes": "0-2"}), &[]), [Some(3)]);
+    }
+
+    #[test]
+    fn failures_pause_longer_each_time() {
+        let at = |n: usize| {
+            let pods: Vec<Pod> = (0..n).map(|i| pod(&format!("p{i}"), "Failed", false, None)).collect();
+            pause_until(&pods)
+                .map(|t| t.as_second() - "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap().as_second())
+        };
+        assert_eq!([at(0), at(1), at(2), at(3), at(9)], [None, Some(10), Some(20), Some(40), Some(600)]);
+    }
+}

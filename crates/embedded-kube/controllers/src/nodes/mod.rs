@@ -6,7 +6,7 @@
 mod plan;
 
 use crate::events::{self, Note};
-use crate::objects::{condition, find, has_ended, has_node, set_condition, sooner, text, until};
+use crate::objects::{condition, find, has_ended, has_node, node_in, set_condition, sooner, text, until};
 use crate::pods::Pod;
 use crate::{MANAGER, tables};
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
@@ -42,14 +42,6 @@ impl Nodes {
     pub fn new(keep_ended: usize) -> Nodes {
         Nodes { keep_ended, known: Mutex::default() }
     }
-}
-
-/// The node in a stored pod.
-fn node_in(entry: &Entry) -> Option<&str> {
-    const MARK: &[u8] = b"\"nodeName\":\"";
-    let at = find(&entry.bytes, MARK)? + MARK.len();
-    let len = entry.bytes[at..].iter().position(|b| *b == b'"')?;
-    std::str::from_utf8(&entry.bytes[at..at + len]).ok()
 }
 
 impl Controller for Nodes {

@@ -1,6 +1,6 @@
 //! Whether a node is alive, how it is marked, and which pods leave it when.
 
-use crate::objects::{condition, flag, list, seconds_after, sooner, text, when};
+use crate::objects::{condition, flag, int, list, seconds_after, sooner, text, when};
 use crate::placement::toleration_fits;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,19 +10,14 @@ pub(super) const GRACE: i64 = 40;
 /// One that never spoke has a little longer.
 const STARTUP: i64 = 60;
 
-/// When the node was last heard of.
-fn heard(node: &Value, lease: Option<&Value>) -> Option<Timestamp> {
-    let status = condition(node, "Ready").and_then(|c| when(c, "/lastHeartbeatTime"));
-    let lease = lease.and_then(|l| when(l, "/spec/renewTime"));
-    status.max(lease)
-}
-
 /// When it counts as lost unless it is heard of before.
 pub(super) fn deadline(node: &Value, lease: Option<&Value>) -> Option<Timestamp> {
-    match heard(node, lease) {
-        Some(t) => Some(seconds_after(t, GRACE)),
-        None => when(node, "/metadata/creationTimestamp").map(|t| seconds_after(t, STARTUP)),
-    }
+    let status = condition(node, "Ready").and_then(|c| when(c, "/lastHeartbeatTime"));
+    let status = status.map(|t| seconds_after(t, GRACE));
+    // Whoever promises to come back later is believed: nodes that only seem to be need not be busy to live.
+    let promised = lease.and_then(|l| int(l, "/spec/leaseDurationSeconds")).unwrap_or(0).max(GRACE);
+    let lease = lease.and_then(|l| when(l, "/spec/renewTime")).map(|t| seconds_after(t, promised));
+    status.max(lease).or_else(|| when(node, "/metadata/creationTimestamp").map(|t| seconds_after(t, STARTUP)))
 }
 
 /// The conditions of a node that is silent: nothing is known. `None` when they say so already.
@@ -134,6 +129,27 @@ mod tests {
         );
         assert_eq!(taints(&node("Unknown", json!(t)), "later"), None);
         assert_eq!(taints(&node("True", json!(t)), "later"), Some(vec![mine]));
+    }
+
+    #[test]
+    fn silence_is_measured_from_the_last_sign_of_life() {
+        let node =
+            json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": []}});
+        let at = |node: &Value, lease: Option<Value>| {
+            deadline(node, lease.as_ref()).map(ek_meta::time::rfc3339).unwrap()
+        };
+        assert_eq!(at(&node, None), "2026-01-01T00:01:00Z");
+        let lease = |seconds: i64| {
+            Some(
+                json!({"spec": {"renewTime": "2026-01-01T00:02:00.000000Z", "leaseDurationSeconds": seconds}}),
+            )
+        };
+        assert_eq!(at(&node, lease(40)), "2026-01-01T00:02:40Z");
+        assert_eq!(at(&node, lease(3600)), "2026-01-01T01:02:00Z");
+        let mut told = node;
+        told["status"]["conditions"] =
+            json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:03:00Z"}]);
+        assert_eq!(at(&told, lease(40)), "2026-01-01T00:03:40Z");
     }
 
     #[test]

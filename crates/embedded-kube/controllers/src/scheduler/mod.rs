@@ -129,20 +129,25 @@ impl Scheduler {
             all(&tables::NODES).iter().filter(|e| !e.meta.deleting).filter_map(|e| parse(e)).collect();
         let namespaces = access.table(&tables::NAMESPACES);
         let namespaces = namespaces.objects.iter().map(|(k, e)| (k.to_string(), e.clone())).collect();
-        let mut clusters = self.clusters.lock();
-        let known = clusters.entry(access.id().clone()).or_default();
-        let mut before = std::mem::take(&mut known.placed);
+        // Taken out meanwhile; a cluster that is dropped while we read must not come back by this.
+        let mut before = {
+            let mut clusters = self.clusters.lock();
+            clusters.get_mut(access.id()).map(|k| std::mem::take(&mut k.placed)).unwrap_or_default()
+        };
+        let mut cache = HashMap::new();
         for (key, entry) in access.table(&tables::PODS).objects.iter().filter(|(_, e)| has_node(e)) {
             let placed = match before.remove(key).filter(|(revision, _)| *revision == entry.revision) {
                 Some((_, placed)) => Some(placed),
                 None => Placed::read(entry).map(Arc::new),
             };
             if let Some(placed) = placed {
-                known.placed.insert(key.clone(), (entry.revision, placed));
+                cache.insert(key.clone(), (entry.revision, placed));
             }
         }
-        let placed = known.placed.values().map(|(_, p)| p.clone()).collect();
-        drop(clusters);
+        let placed = cache.values().map(|(_, p)| p.clone()).collect();
+        if let Some(known) = self.clusters.lock().get_mut(access.id()) {
+            known.placed = cache;
+        }
         Snapshot::new(nodes, placed, namespaces)
     }
 }

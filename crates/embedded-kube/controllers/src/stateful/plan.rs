@@ -211,3 +211,67 @@ pub(super) fn pod(set: &Value, template: &Value, revision: &str, ordinal: i64) -
     }
     pod
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pods::testing::{pod, ready};
+
+    fn shape(replicas: i64, ordered: bool) -> Shape {
+        Shape { start: 0, replicas, ordered, min_ready: 0, rolling: true, partition: 0 }
+    }
+
+    fn at(n: i64, revision: &str, ok: bool) -> Pod {
+        let status = if ok { ready() } else { json!({"phase": "Running"}) };
+        pod(&format!("s-{n}"), &json!({"controller-revision-hash": revision}), "n1", &status)
+    }
+
+    fn steps(shape: &Shape, pods: &[Pod]) -> Vec<String> {
+        let text = |s: &Step| match s {
+            Step::Create { ordinal, current } => format!("+{ordinal}{}", if *current { " old" } else { "" }),
+            Step::Delete { name } => format!("-{name}"),
+        };
+        plan(shape, "s", pods, "new", "2026-01-02T00:00:00Z".parse().unwrap())
+            .steps
+            .iter()
+            .map(text)
+            .collect()
+    }
+
+    #[test]
+    fn in_order_one_step_waits_for_the_one_before() {
+        let s = shape(3, true);
+        assert_eq!(steps(&s, &[]), ["+0"]);
+        assert!(steps(&s, &[at(0, "new", false)]).is_empty());
+        assert_eq!(steps(&s, &[at(0, "new", true)]), ["+1"]);
+        assert_eq!(steps(&shape(3, false), &[at(1, "new", false)]), ["+0", "+2"]);
+    }
+
+    #[test]
+    fn down_from_the_highest() {
+        let pods = [at(0, "new", true), at(1, "new", true), at(2, "new", true)];
+        assert_eq!(steps(&shape(1, true), &pods), ["-s-2"]);
+        assert_eq!(steps(&shape(1, false), &pods), ["-s-2", "-s-1"]);
+        let ill = [at(0, "new", true), at(1, "new", false), at(2, "new", true)];
+        assert_eq!(steps(&shape(1, true), &ill), ["-s-2"], "what is well goes in its turn");
+    }
+
+    #[test]
+    fn updates_stop_at_the_partition_and_at_what_is_ill() {
+        let pods = [at(0, "old", true), at(1, "old", true), at(2, "old", true)];
+        assert_eq!(steps(&shape(3, true), &pods), ["-s-2"]);
+        assert_eq!(steps(&Shape { partition: 3, ..shape(3, true) }, &pods), [""; 0]);
+        let half = [at(0, "old", true), at(1, "old", true), at(2, "new", false)];
+        assert!(steps(&shape(3, false), &half).is_empty());
+        assert_eq!(steps(&Shape { partition: 1, ..shape(2, true) }, &[]), ["+0 old"]);
+        assert!(steps(&Shape { rolling: false, ..shape(3, true) }, &pods).is_empty());
+    }
+
+    #[test]
+    fn names_have_numbers() {
+        assert_eq!(ordinal("web", "web-12"), Some(12));
+        assert_eq!(ordinal("web", "web-"), None);
+        assert_eq!(ordinal("web", "web-a-1"), None);
+        assert_eq!(ordinal("web", "other-1"), None);
+    }
+}

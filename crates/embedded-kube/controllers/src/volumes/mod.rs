@@ -3,9 +3,11 @@
 //! Keys are `c|namespace/name` for claims and `v|name` for volumes.
 
 mod classes;
+mod ephemeral;
 mod plan;
 
 pub use classes::DefaultClass;
+pub use ephemeral::EphemeralVolumes;
 
 use crate::events::{self, Note};
 use crate::objects::{annotate, annotation, has_finalizer, is_deleting, list, remove_finalizer, text};
