@@ -190,7 +190,12 @@ impl Runtime {
         let Some(run) = runs.pods.get_mut(uid) else { return };
         run.volumes = Some(volumes);
         run.refs = refs;
-        let (previous, before) = run.containers.remove(container).map(|c| (c.log, c.fact)).unzip();
+        let (previous, before) = match run.containers.remove(container) {
+            // A run that never began hides nothing of the one before.
+            Some(c) if matches!(c.fact, Fact::Blocked { .. }) => (c.previous, c.before),
+            Some(c) => (Some(c.log), Some(c.fact)),
+            None => (None, None),
+        };
         let blocked = |b: Blocked| Fact::Blocked { reason: b.reason.to_owned(), message: b.message };
         let (ctx, fact) = match made {
             Ok(ctx) => {
