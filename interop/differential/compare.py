@@ -87,8 +87,11 @@ class Normaliser:
 
 def unordered(status):
     """Causes come in the order of a Go map; the message repeats them."""
-    causes = status["details"]["causes"]
-    causes.sort(key=lambda c: json.dumps(c, sort_keys=True))
+    # Some checks run twice on an update; the same cause twice says nothing more.
+    causes = {json.dumps(c, sort_keys=True): c for c in status["details"]["causes"]}
+    status["details"]["causes"] = [causes[k] for k in sorted(causes)]
+    if len(causes) == 1:
+        return
     head, separator, _ = status["message"].partition(" is invalid: ")
     if separator:
         status["message"] = head + " is invalid, for these causes"

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import queue
 import sys
 import tempfile
 import threading
@@ -18,6 +19,8 @@ import traceback
 
 from kubernetes import client, config, dynamic, watch
 from kubernetes.client.exceptions import ApiException
+from kubernetes.leaderelection import electionconfig, leaderelection
+from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
 
 DEADLINE = 30  # seconds that any single watch may take
 CHECKS = []
@@ -421,6 +424,39 @@ def token_requests(w):
     head, body, signature = issued.status.token.split(".")
     forged = ".".join([head, body, ("A" if signature[0] != "A" else "B") + signature[1:]])
     expect(not review(forged, ["vault"]).authenticated, "a forged signature was accepted")
+
+
+@check
+def leader_election(w):
+    """Two candidates on one lock: one leads, and when it can no longer renew, the other takes over."""
+
+    class Lock(ConfigMapLock):
+        cut_off = False
+
+        def update(self, *args, **kwargs):
+            return False if self.cut_off else super().update(*args, **kwargs)
+
+    led = queue.Queue()
+
+    def candidate(name):
+        lock = Lock("election", w.ns, name)
+        lock.api_instance = w.core
+        settings = electionconfig.Config(
+            lock, lease_duration=3, renew_deadline=2, retry_period=1,
+            onstarted_leading=lambda: led.put(name), onstopped_leading=lambda: led.put(f"{name} stopped"))
+        threading.Thread(target=leaderelection.LeaderElection(settings).run, daemon=True).start()
+        return lock
+
+    first = candidate("a")
+    expect(led.get(timeout=20) == "a", "nobody leads")
+    record = w.core.read_namespaced_config_map("election", w.ns).metadata.annotations
+    expect('"a"' in record["control-plane.alpha.kubernetes.io/leader"], f"the record names another: {record}")
+    second = candidate("b")
+    first.cut_off = True
+    expect(led.get(timeout=20) == "a stopped", "two lead at once")
+    expect(led.get(timeout=20) == "b", "nobody took over")
+    second.cut_off = True
+    expect(led.get(timeout=20) == "b stopped", "an end without a word")
 
 
 def main(wanted):

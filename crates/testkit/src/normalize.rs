@@ -57,6 +57,7 @@ pub struct Normalizer {
     uids: HashMap<String, usize>,
     literals: Vec<(String, String)>,
     prefixes: Vec<Regex>,
+    patterns: Vec<(Regex, String)>,
 }
 
 impl Normalizer {
@@ -93,6 +94,12 @@ impl Normalizer {
         self
     }
 
+    /// Replaces whatever matches a regular expression.
+    pub fn pattern(mut self, regex: &str, to: &str) -> Normalizer {
+        self.patterns.push((pattern(regex), to.to_owned()));
+        self
+    }
+
     /// The text with placeholders. Uids keep their numbers from call to call.
     pub fn apply(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
@@ -115,6 +122,9 @@ impl Normalizer {
         text = PORT.replace_all(&text, "${1}:<port>").into_owned();
         for prefix in &self.prefixes {
             text = prefix.replace_all(&text, "${1}<random>").into_owned();
+        }
+        for (regex, to) in &self.patterns {
+            text = regex.replace_all(&text, to).into_owned();
         }
         tables(&text)
     }

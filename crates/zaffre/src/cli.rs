@@ -60,6 +60,7 @@ pub enum ServeWhat {
     /// Objects live in --data-dir and survive restarts and crashes; with --in-memory they end with the process.
     #[command(after_help = "Examples:\n  \
         zaffre serve kube --in-memory --listen 127.0.0.1:0 --kubeconfig-out kc\n  \
+        zaffre serve kube --in-memory --nodes 3 --kubeconfig-out kc\n  \
         zaffre serve kube --data-dir ./cluster --kubeconfig-out kc --audit-log audit.jsonl")]
     Kube(KubeArgs),
 }
@@ -78,6 +79,21 @@ pub struct KubeArgs {
     /// Write an administrator's kubeconfig here (mode 0600) before serving
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
+    /// Serve a further cluster of this name, with its own keys, users and objects (repeatable)
+    ///
+    /// It is reached below /clusters/NAME, and by TLS server name as NAME.clusters.zaffre.internal. With
+    /// --kubeconfig-out FILE its administrator's kubeconfig is written to FILE.NAME.
+    #[arg(long = "cluster", value_name = "NAME")]
+    pub clusters: Vec<String>,
+    /// Give every cluster this many nodes, and run what makes workloads live
+    ///
+    /// Pods on them are simulated, and say so (annotation zaffre.io/simulated), unless their image is one of the
+    /// programs built into zaffre: those really run.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub nodes: usize,
+    /// Which controllers to run
+    #[arg(long, value_enum, default_value_t = Controllers::Auto)]
+    pub controllers: Controllers,
     /// Append one audit event (JSON) per request to this file
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
@@ -90,6 +106,20 @@ pub struct KubeArgs {
     /// Further DNS names for the serving certificate (repeatable)
     #[arg(long = "tls-name", value_name = "NAME")]
     pub tls_names: Vec<String>,
+}
+
+/// Which controllers run beside the API server. Those of workloads rest while a real kube-controller-manager or
+/// kube-scheduler holds its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Controllers {
+    /// All with --nodes, otherwise those of the system
+    Auto,
+    /// Workloads, scheduling, volumes and those of the system
+    All,
+    /// What belongs to the API: namespaces, garbage collection, quotas, certificates
+    System,
+    /// None: the bare API server
+    None,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod cli;
 mod demo;
+mod living;
 mod output;
 mod serve;
 

@@ -1,9 +1,10 @@
 //! `zaffre serve kube`.
 
 use crate::cli::KubeArgs;
+use crate::living::{self, Living, Wanted};
 use crate::output;
 use anyhow::{Context, bail};
-use ek_server::{ApiServer, Config, Storage};
+use ek_server::{ApiServer, ClusterConfig, Config, Storage};
 use serde_json::Value;
 use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +34,14 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     })
     .await
     .context("the API server cannot start")?;
+    for name in &args.clusters {
+        let made = server.host().ensure(name, ClusterConfig::default()).await;
+        made.with_context(|| format!("cannot serve cluster {name}"))?;
+    }
+    let scratch = tempfile::tempdir().context("cannot make a directory for the nodes' volumes")?;
+    let node_dir = if args.in_memory { scratch.path() } else { args.data_dir.as_path() };
+    let wanted = Wanted { controllers: args.controllers, nodes: args.nodes };
+    let living = Living::start(server.host(), wanted, living::node_options(node_dir)).await?;
     let listening = server.listen(args.listen).await.with_context(|| {
         format!(
             "cannot serve on {}: choose another address with --listen, or port 0 for any free one",
@@ -41,7 +50,13 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     })?;
     let url = format!("https://{}", listening.address);
     if let Some(path) = &args.kubeconfig_out {
-        write_kubeconfig(&server, &url, path)?;
+        write_kubeconfig(path, &server.kubeconfig(&url)?)?;
+        for name in server.host().names().iter().filter(|n| *n != server.name()) {
+            let Some(cluster) = server.host().cluster(name) else { continue };
+            let mut file = path.as_os_str().to_owned();
+            file.push(format!(".{name}"));
+            write_kubeconfig(Path::new(&file), &cluster.kubeconfig_below(&url, server.ca_pem())?)?;
+        }
     }
     output::line(&format!("ready {url}"));
     tokio::select! {
@@ -52,6 +67,7 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     let drained = async {
         listening.drain().await;
         server.stop().await;
+        living.end().await;
     };
     tokio::select! {
         () = drained => Ok(()),
@@ -59,8 +75,7 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     }
 }
 
-fn write_kubeconfig(server: &ApiServer, url: &str, path: &Path) -> anyhow::Result<()> {
-    let config = server.kubeconfig(url)?;
-    let text = serde_saphyr::to_string(&config)?;
+fn write_kubeconfig(path: &Path, config: &Value) -> anyhow::Result<()> {
+    let text = serde_saphyr::to_string(config)?;
     ek_server::write_private(path, &text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -52,18 +52,21 @@ type driver struct {
 	ns      string
 	widgets int
 	steady  time.Duration
+
+	onlyWorkloads bool
 }
 
 func main() {
 	widgets := flag.Int("widgets", 20, "how many objects to reconcile")
 	steady := flag.Duration("steady", 5*time.Second, "how long to sit still at the end")
+	workloads := flag.Bool("workloads", false, "own Deployments instead, on a server that runs them")
 	timeout := flag.Duration("timeout", 2*time.Minute, "give up after this long")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), *timeout, fmt.Errorf("not done after %s", *timeout))
 	defer cancel()
-	d := &driver{widgets: *widgets, steady: *steady, own: newTraffic(), manager: newTraffic()}
+	d := &driver{onlyWorkloads: *workloads, widgets: *widgets, steady: *steady, own: newTraffic(), manager: newTraffic()}
 	if err := d.run(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "FAIL %v\nmanager traffic: %s\n", err, d.manager.summary())
 		os.Exit(1)
@@ -87,6 +90,9 @@ func (d *driver) run(ctx context.Context) error {
 	// Best effort and with its own deadline: the judgement is already made when these run.
 	defer d.cleanUp()
 
+	if d.onlyWorkloads {
+		return d.workloads(ctx)
+	}
 	managerCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	stopped, err := d.startManager(managerCtx)

@@ -215,7 +215,7 @@ impl Set {
         Set { entries }
     }
 
-    /// All members, in order; a member before those below it.
+    /// All members, in order; the members of one level before those below any of them.
     pub fn paths(&self) -> Vec<Path> {
         let mut out = Vec::with_capacity(self.len());
         self.collect(&mut Vec::new(), &mut out);
@@ -223,11 +223,13 @@ impl Set {
     }
 
     fn collect(&self, prefix: &mut Vec<Element>, out: &mut Vec<Path>) {
+        for e in self.entries.iter().filter(|e| e.member) {
+            prefix.push(e.element.clone());
+            out.push(Path(prefix.clone()));
+            prefix.pop();
+        }
         for e in &self.entries {
             prefix.push(e.element.clone());
-            if e.member {
-                out.push(Path(prefix.clone()));
-            }
             e.children.collect(prefix, out);
             prefix.pop();
         }

@@ -83,12 +83,14 @@ fn step(doc: &mut Value, op: &Value, copied: &mut usize) -> Result<(), PatchErro
         }
         "copy" => {
             let (path, from) = (path()?, from()?);
-            let missing = || {
-                PatchError::Missing(format!(
-                    "copy operation does not apply: doc is missing from path: \"{from}\""
-                ))
+            let value = match find(doc, from) {
+                Some(v) => v.clone(),
+                // A field its object does not have is null to the library that defines this.
+                None => match parent(doc, "copy", from)? {
+                    (Value::Object(_), _) => Value::Null,
+                    (_, token) => return Err(bad_index("copy", from, &token)),
+                },
             };
-            let value = find(doc, from).ok_or_else(missing)?.clone();
             *copied += value.to_string().len();
             if *copied > MAX_COPIED {
                 return Err(PatchError::CopyTooLarge(*copied));
@@ -176,10 +178,6 @@ fn add(doc: &mut Value, kind: &str, path: &str, value: Value) -> Result<(), Patc
     if levels > MAX_DEPTH || deeper_than(&value, MAX_DEPTH - levels) {
         return Err(PatchError::TooDeep(path.to_owned()));
     }
-    if path.is_empty() {
-        *doc = value;
-        return Ok(());
-    }
     let (container, token) = parent(doc, kind, path)?;
     match container {
         Value::Object(m) => {
@@ -225,13 +223,10 @@ fn replace(doc: &mut Value, path: &str, value: Value) -> Result<(), PatchError> 
     if levels > MAX_DEPTH || deeper_than(&value, MAX_DEPTH - levels) {
         return Err(PatchError::TooDeep(path.to_owned()));
     }
-    if path.is_empty() {
-        *doc = value;
-        return Ok(());
-    }
     let (container, token) = parent(doc, "replace", path)?;
     let slot = match container {
-        Value::Object(m) => m.get_mut(&*token),
+        // Unlike the standard, the library upstream uses replaces what is not there.
+        Value::Object(m) => Some(m.entry(token.into_owned()).or_insert(Value::Null)),
         Value::Array(a) => position(&token, a.len()).and_then(|i| a.get_mut(i)),
         _ => None,
     };

@@ -13,7 +13,7 @@ mod last_applied;
 mod scale;
 mod update;
 
-pub use apply::{Applied, ApplyError, apply};
+pub use apply::{Applied, ApplyError, apply, group_version};
 pub use conflict::{Conflict, conflict_message, conflict_status};
 pub use entries::{DecodeError, ManagedEntry, Managers, Operation};
 pub use last_applied::LAST_APPLIED;

@@ -23,7 +23,7 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 pub enum StrategicError {
     #[error("strategic merge patch must be an object")]
     NotAnObject,
-    #[error("unknown patch type [{0}] in map [{1}]")]
+    #[error("unknown patch type: {0} in map: {1}")]
     Directive(String, String),
     #[error("map: {0} does not contain declared merge key: {1}")]
     NoMergeKey(String, String),
@@ -181,6 +181,11 @@ pub(crate) fn go(v: &Value) -> String {
         Value::Object(m) => go_map(m),
         other => other.to_string(),
     }
+}
+
+/// A value as Go prints maps and slices.
+pub fn go_format(v: &Value) -> String {
+    go(v)
 }
 
 fn go_map(m: &Object) -> String {

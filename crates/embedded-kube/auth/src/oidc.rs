@@ -79,13 +79,7 @@ fn authenticator(index: usize, j: &Value) -> Result<JwtAuthenticator, ConfigErro
     if !url.starts_with("https://") {
         return Err(bad("issuer.url", "must be an https URL"));
     }
-    let audiences: Vec<String> = j["issuer"]["audiences"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
+    let audiences: Vec<String> = ek_meta::object::strings(&j["issuer"]["audiences"]);
     if audiences.is_empty() {
         return Err(bad("issuer.audiences", "at least one is required"));
     }

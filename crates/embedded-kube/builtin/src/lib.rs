@@ -16,6 +16,7 @@ mod flags;
 mod json;
 pub mod prepare;
 pub mod printers;
+pub mod quota;
 pub mod validate;
 
 pub use flags::{Flags, deprecation, flags, has_generation, name_rule};

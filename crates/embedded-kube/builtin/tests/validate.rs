@@ -185,14 +185,14 @@ fn creating() {
         (
             "autoscaling",
             "horizontalpodautoscalers",
-            json!({"spec": {"maxReplicas": 1, "minReplicas": 2, "scaleTargetRef": {"kind": "D", "name": "d"}}}),
+            json!({"spec": {"maxReplicas": 1, "minReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "D", "name": "d"}}}),
             "spec.maxReplicas: Invalid value: 1: must be greater than or equal to `minReplicas`",
         ),
         (
             "policy",
             "poddisruptionbudgets",
             json!({"spec": {"minAvailable": 1, "maxUnavailable": 1}}),
-            "spec: Invalid value: {\"minAvailable\":1,\"maxUnavailable\":1}: minAvailable and maxUnavailable cannot be both set",
+            "spec: Invalid value: {\"MinAvailable\":1,\"Selector\":null,\"MaxUnavailable\":1,\"UnhealthyPodEvictionPolicy\":null}: minAvailable and maxUnavailable cannot be both set",
         ),
         (
             rbac,
@@ -362,7 +362,7 @@ fn what_may_not_change() {
             "rolebindings",
             role,
             Box::new(set("/roleRef/name", json!("other"))),
-            "roleRef: Invalid value: {\"kind\":\"Role\",\"name\":\"other\",\"apiGroup\":\"rbac.authorization.k8s.io\"}: cannot change roleRef",
+            "roleRef: Invalid value: {\"APIGroup\":\"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"other\"}: cannot change roleRef",
         ),
         (
             "",

@@ -42,6 +42,10 @@ pub fn definitions() -> &'static Definitions {
                 definition.remove("type");
                 definition.insert("format".to_owned(), "quantity".into());
             }
+            if name == "io.k8s.apimachinery.pkg.runtime.RawExtension" {
+                // Bytes to whoever carries them: owned, merged and compared as one value.
+                definition.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
+            }
         })
         .unwrap_or_default()
     });

@@ -17,7 +17,10 @@
 //!                                        ▲  └── again after … (one timer heap) ┘
 //! ```
 
+mod defer;
 mod queue;
+
+pub use defer::deferring;
 
 use clock::SharedClock;
 use ek_meta::Status;

@@ -13,6 +13,11 @@ pub fn str_at<'a>(v: &'a Value, path: &[&str]) -> Option<&'a str> {
     at(v, path).and_then(Value::as_str)
 }
 
+/// The strings of a list; anything else is none, and so is any other item.
+pub fn strings(v: &Value) -> Vec<String> {
+    v.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 pub fn name(v: &Value) -> &str {
     str_at(v, &["metadata", "name"]).unwrap_or_default()
 }

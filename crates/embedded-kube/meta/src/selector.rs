@@ -49,11 +49,18 @@ pub struct LabelSelector {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unable to parse requirement: {0}")]
+#[error("{0}")]
 pub struct ParseSelectorError(pub String);
 
-fn bad(msg: impl Into<String>) -> ParseSelectorError {
+/// Something between requirements is wrong.
+fn astray(msg: impl Into<String>) -> ParseSelectorError {
     ParseSelectorError(msg.into())
+}
+
+/// Something in a requirement is wrong.
+fn bad(msg: impl Into<String>) -> ParseSelectorError {
+    let msg = format!("unable to parse requirement: {}", msg.into());
+    ParseSelectorError(msg)
 }
 
 impl LabelSelector {
@@ -115,17 +122,23 @@ impl std::str::FromStr for LabelSelector {
         let mut requirements = Vec::new();
         p.skip_space();
         while !p.done() {
+            if matches!(p.token(), "," | "(" | ")" | "=" | "<" | ">") {
+                return Err(astray(format!(
+                    "found '{}', expected: !, identifier, or 'end of string'",
+                    p.token()
+                )));
+            }
             requirements.push(p.requirement()?);
             p.skip_space();
             if p.done() {
                 break;
             }
             if !p.eat(',') {
-                return Err(bad(format!("found '{}', expected: ',' or 'end of string'", p.token())));
+                return Err(astray(format!("found '{}', expected: ',' or 'end of string'", p.token())));
             }
             p.skip_space();
             if p.done() {
-                return Err(bad("found '', expected: identifier after ','"));
+                return Err(astray("found '', expected: identifier after ','"));
             }
         }
         Ok(LabelSelector { requirements })
@@ -156,7 +169,7 @@ impl fmt::Display for LabelSelector {
 
 fn requirement(key: &str, op: Op, values: Vec<String>) -> Result<Requirement, ParseSelectorError> {
     if let Some(m) = names::qualified_name(key).into_iter().next() {
-        return Err(bad(format!("key: Invalid value: {key:?}: {m}")));
+        return Err(bad(format!("<nil>: Invalid value: {key:?}: {m}")));
     }
     let n = values.len();
     let ok = match op {
@@ -258,6 +271,9 @@ impl<'a> Parser<'a> {
         self.skip_space();
         if !matches!(op, Op::In | Op::NotIn) {
             let value = self.word();
+            if value.is_empty() && !self.done() && !self.rest().starts_with(',') {
+                return Err(bad(format!("found '{}', expected: identifier", self.token())));
+            }
             return requirement(key, op, vec![value.to_owned()]);
         }
         if !self.eat('(') {
@@ -272,7 +288,9 @@ impl<'a> Parser<'a> {
                 break;
             }
             if !self.eat(',') {
-                return Err(bad(format!("found '{}', expected: ',' or ')'", self.token())));
+                let last = values.last().is_some_and(|v| !v.is_empty());
+                let expected = if last { "',' or ')'" } else { "',', ')' or identifier" };
+                return Err(bad(format!("found '{}', expected: {expected}", self.token())));
             }
         }
         values.sort();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Machine-readable reasons; the names are the wire values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     Unauthorized,
     Forbidden,
@@ -27,6 +27,9 @@ pub enum Reason {
     InternalError,
     Expired,
     ServiceUnavailable,
+    /// In somebody else's words: a webhook's.
+    #[serde(untagged)]
+    Other(Box<str>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -279,6 +282,15 @@ impl std::error::Error for Status {}
 mod tests {
     use super::*;
     use crate::field::FieldPath;
+
+    #[test]
+    fn reasons_of_others_survive() {
+        for (text, want) in [("Expired", Reason::Expired), ("because", Reason::Other("because".into()))] {
+            let r: Reason = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(r, want);
+            assert_eq!(serde_json::to_value(&r).unwrap(), text);
+        }
+    }
 
     #[test]
     fn storage_errors_name_the_resource_and_validation_errors_the_kind() {

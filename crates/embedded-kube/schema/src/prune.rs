@@ -31,11 +31,10 @@ const OBJECT_META: [&str; 15] = [
     "uid",
 ];
 
-/// Drops unknown fields from `value` and returns their paths (`spec.list[0].bar`), sorted.
+/// Drops unknown fields from `value` and returns their paths (`spec.list[0].bar`), in the order of the document.
 pub fn prune(value: &mut Value, node: Node<'_>, is_resource_root: bool) -> Vec<String> {
     let mut p = Pruner { path: String::new(), dropped: Vec::new() };
     p.value(value, node, is_resource_root);
-    p.dropped.sort();
     p.dropped
 }
 
@@ -90,39 +89,37 @@ impl Pruner {
     fn object(&mut self, o: &mut Map<String, Value>, node: Node<'_>, root: bool) {
         let resource = root || node.schema.embedded_resource;
         let keep = keeps_unknown(node);
-        let mut unknown = Vec::new();
-        for (k, v) in o.iter_mut() {
+        o.retain(|k, v| {
             if resource && matches!(k.as_str(), "apiVersion" | "kind") {
-                continue;
+                return true;
             }
             if resource && k == "metadata" {
                 self.step(Step::Field(k), |p| p.metadata(v));
-                continue;
+                return true;
             }
-            match node.field(k) {
-                Some(field) => {
-                    if v.is_object() || v.is_array() {
-                        self.step(Step::Field(k), |p| p.value(v, field, false));
-                    }
-                }
-                None if keep => {}
-                None => unknown.push(k.clone()),
+            let field = node.field(k);
+            if let Some(field) = field
+                && (v.is_object() || v.is_array())
+            {
+                self.step(Step::Field(k), |p| p.value(v, field, false));
             }
-        }
-        for k in unknown {
-            o.shift_remove(&k);
-            self.report(&k);
-        }
+            let known = field.is_some() || keep;
+            if !known {
+                self.report(k);
+            }
+            known
+        });
     }
 
     fn metadata(&mut self, v: &mut Value) {
         let Value::Object(meta) = v else { return };
-        let unknown: Vec<String> =
-            meta.keys().filter(|k| !OBJECT_META.contains(&k.as_str())).cloned().collect();
-        for k in unknown {
-            meta.shift_remove(&k);
-            self.report(&k);
-        }
+        meta.retain(|k, _| {
+            let known = OBJECT_META.contains(&k.as_str());
+            if !known {
+                self.report(k);
+            }
+            known
+        });
     }
 }
 

@@ -79,9 +79,14 @@ fn check<'v, 'n>(
         (SchemaType::Object, Value::Object(o)) => {
             at.owners.push(node);
             for (k, child) in o {
-                if let Some(field) = node.field(k) {
+                let Some(field) = node.field(k) else { continue };
+                // Keys of a map are no fields, and are not named.
+                let declared = node.property(k).is_some();
+                if declared {
                     at.path.push(k);
-                    check(child, field, quantity, at)?;
+                }
+                check(child, field, quantity, at)?;
+                if declared {
                     at.path.pop();
                 }
             }
@@ -104,7 +109,18 @@ fn check<'v, 'n>(
         (SchemaType::Boolean, Value::Bool(_)) => Ok(()),
         (SchemaType::Number, Value::Number(_)) => Ok(()),
         (SchemaType::Integer, Value::Number(n)) => integer(n, format, v, &at.path),
+        (SchemaType::Object, v) => Err(mismatch(v, &at.path, map_type(node))),
         (ty, v) => Err(mismatch(v, &at.path, go_type(ty, format))),
+    }
+}
+
+fn map_type(node: Node<'_>) -> &'static str {
+    match &node.schema.additional {
+        Additional::Schema(s) if s.ty == Some(SchemaType::String) => match s.format.as_deref() {
+            Some("byte") => "map[string][]uint8",
+            _ => "map[string]string",
+        },
+        _ => "map[string]interface {}",
     }
 }
 

@@ -71,6 +71,20 @@ impl Access {
         &self.cluster.identity.authority
     }
 
+    /// Whether RBAC lets somebody do something in the whole cluster.
+    pub fn may(&self, user: &User, verb: &str, group: &str, resource: &str, subresource: &str) -> bool {
+        let attributes = ek_auth::rbac::Attributes {
+            verb,
+            namespace: "",
+            group,
+            resource,
+            subresource,
+            name: "",
+            path: None,
+        };
+        self.cluster.authorizer().authorize(user, &attributes).allowed
+    }
+
     /// A kube client of this cluster in this process, for programs that speak the ordinary API.
     pub fn client_as(&self, user: User) -> kube::Client {
         kube::Client::new(crate::LocalService::new(self.cluster.clone(), user), "default")

@@ -111,7 +111,11 @@ impl ApiServer {
         })
         .await?;
         host.set_services(config.services);
-        let cluster = ClusterConfig { issuer_url: config.issuer_url, authenticators: config.authenticators };
+        let cluster = ClusterConfig {
+            issuer_url: config.issuer_url,
+            authenticators: config.authenticators,
+            names: config.names.clone(),
+        };
         let server = host.ensure(&config.cluster, cluster).await?;
         Ok(ApiServer { names: config.names, ..server })
     }
@@ -135,7 +139,7 @@ impl ApiServer {
 
     /// Serves on a socket; port 0 picks a free one.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listening, Error> {
-        Ok(listen::listen(self.cluster.clone(), address, &self.names).await?)
+        Ok(listen::listen(&self.host, &self.cluster, address, &self.names).await?)
     }
 
     /// A client in this process with all rights.
@@ -170,10 +174,25 @@ impl ApiServer {
         self.cluster.identity.authority.cert_pem()
     }
 
-    /// A kubeconfig for `url` with a client certificate of the cluster's administrator.
+    /// A kubeconfig for `url`, where this cluster's own certificate is shown, as its administrator.
     pub fn kubeconfig(&self, url: &str) -> Result<Value, Error> {
-        use base64::Engine;
-        let b64 = |s: &str| base64::engine::general_purpose::STANDARD.encode(s);
+        self.kubeconfig_for(json!({"server": url, "certificate-authority-data": b64(self.ca_pem())}))
+    }
+
+    /// A kubeconfig for this cluster under its path at `url`, where another's certificate is shown.
+    pub fn kubeconfig_below(&self, url: &str, shown_by: &str) -> Result<Value, Error> {
+        let server = format!("{url}/clusters/{}", self.name());
+        self.kubeconfig_for(json!({"server": server, "certificate-authority-data": b64(shown_by)}))
+    }
+
+    /// A kubeconfig for this cluster by its name at `url`, where others are, too.
+    pub fn kubeconfig_by_name(&self, url: &str) -> Result<Value, Error> {
+        let name = format!("{}.{}", self.name(), host::DOMAIN);
+        let ca = b64(self.ca_pem());
+        self.kubeconfig_for(json!({"server": url, "tls-server-name": name, "certificate-authority-data": ca}))
+    }
+
+    fn kubeconfig_for(&self, at: Value) -> Result<Value, Error> {
         let authority = &self.cluster.identity.authority;
         let year = SignedDuration::from_hours(24 * 365);
         let admin = authority
@@ -182,7 +201,7 @@ impl ApiServer {
         let name = self.cluster.id.as_str();
         Ok(json!({
             "apiVersion": "v1", "kind": "Config", "current-context": name,
-            "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority-data": b64(authority.cert_pem())}}],
+            "clusters": [{"name": name, "cluster": at}],
             "users": [{"name": format!("{name}-admin"), "user": {
                 "client-certificate-data": b64(&admin.cert_pem), "client-key-data": b64(admin.key_pem.expose())}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": format!("{name}-admin"), "namespace": "default"}}],
@@ -194,6 +213,11 @@ impl ApiServer {
     pub async fn stop(&self) {
         self.host.stop().await;
     }
+}
+
+fn b64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
 }
 
 /// Writes a file that only we may read, whole or not at all.

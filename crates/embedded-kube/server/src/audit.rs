@@ -86,6 +86,7 @@ pub struct Record<'a> {
     pub code: u16,
     pub message: Option<&'a str>,
     pub decision: Option<(&'a str, &'a str)>,
+    pub annotations: &'a [(String, String)],
     pub received: Timestamp,
     pub finished: Timestamp,
 }
@@ -139,6 +140,9 @@ impl Record<'_> {
             v["annotations"] = json!({
                 "authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason
             });
+        }
+        for (k, x) in self.annotations {
+            v["annotations"][k] = json!(x);
         }
         v.to_string()
     }

@@ -1,40 +1,66 @@
 //! What a new cluster contains before its first client: namespaces, roles, priority levels.
 //!
-//! Written in one batch, as the server itself, on first start; a cluster that has its namespaces is left
-//! alone, so what an operator removed stays removed.
+//! Most of it is the same everywhere, so it is made once per process and every cluster is founded on it. Its
+//! own are the namespaces (the uid of `kube-system` is what tools take for the identity of a cluster) and what
+//! carries its keys. A cluster that has its namespaces is left alone: what an operator removed stays removed.
 
 use crate::cluster::{Cluster, tables};
+use crate::registry::Registry;
 use crate::wire::encode;
+use clock::Random;
 use ek_meta::gvk::GroupVersion;
 use ek_meta::object::{self, metadata_mut};
-use ek_store::{Batch, Change, CommitError, Expect, Op};
+use ek_store::{Base, Batch, Change, CommitError, Draft, Expect, Op, TableName};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Gives an object what the server gives every object, and its place.
+fn finish(
+    registry: &Registry,
+    mut obj: Value,
+    now: Timestamp,
+    random: &Random,
+) -> Option<(TableName, String, Draft)> {
+    let api_version = object::str_at(&obj, &["apiVersion"]).unwrap_or_default().to_owned();
+    let kind = object::str_at(&obj, &["kind"]).unwrap_or_default().to_owned();
+    let gv = GroupVersion::parse(&api_version)?;
+    let res = registry.by_kind(&gv.group, &gv.version, &kind)?;
+    let meta = metadata_mut(&mut obj);
+    meta.insert("uid".into(), json!(random.uuid()));
+    meta.insert("creationTimestamp".into(), json!(ek_meta::time::rfc3339(now)));
+    if ek_builtin::has_generation(&res.group, &res.plural) {
+        meta.insert("generation".into(), json!(1));
+    }
+    ek_builtin::defaults::default(&res.group, &res.plural, &mut obj);
+    ek_builtin::prepare::prepare(&res.group, &res.plural, &mut obj, None);
+    let key = ek_store::object_key(object::namespace(&obj), object::name(&obj));
+    Some((res.table.clone(), key, encode::draft(&obj, &res.storage_head, res.stamp())))
+}
+
+fn is_own(obj: &Value) -> bool {
+    obj["kind"] == "Namespace"
+}
+
+/// What all clusters share.
+pub(crate) fn base(now: Timestamp, random: &Random) -> Base {
+    let registry = Registry::new(Vec::new(), 0);
+    let all = ek_builtin::bootstrap::objects().into_iter().chain(ek_auth::bootstrap::objects());
+    Base::new(all.filter(|o| !is_own(o)).filter_map(|o| finish(&registry, o, now, random)).collect())
+}
+
 impl Cluster {
-    pub(crate) async fn bootstrap(self: &Arc<Self>) -> Result<(), CommitError> {
+    pub(crate) async fn bootstrap(self: &Arc<Self>, base: &Arc<Base>) -> Result<(), CommitError> {
         if self.entry(&tables::NAMESPACES, "", "default").is_some() {
             return Ok(());
         }
+        self.store.found(&self.id, base).await?;
         let registry = self.registry();
-        let mut ops = Vec::new();
-        for mut obj in ek_builtin::bootstrap::objects().into_iter().chain(ek_auth::bootstrap::objects()) {
-            let api_version = object::str_at(&obj, &["apiVersion"]).unwrap_or_default().to_owned();
-            let kind = object::str_at(&obj, &["kind"]).unwrap_or_default().to_owned();
-            let Some(gv) = GroupVersion::parse(&api_version) else { continue };
-            let Some(res) = registry.by_kind(&gv.group, &gv.version, &kind) else { continue };
-            let meta = metadata_mut(&mut obj);
-            meta.insert("uid".into(), json!(self.random.uuid()));
-            meta.insert("creationTimestamp".into(), json!(self.timestamp()));
-            if ek_builtin::has_generation(&res.group, &res.plural) {
-                meta.insert("generation".into(), json!(1));
-            }
-            ek_builtin::defaults::default(&res.group, &res.plural, &mut obj);
-            ek_builtin::prepare::prepare(&res.group, &res.plural, &mut obj, None);
-            let key = ek_store::object_key(object::namespace(&obj), object::name(&obj));
-            let draft = encode::draft(&obj, &res.storage_head, res.stamp());
-            ops.push(Op { table: res.table.clone(), key, expect: Expect::Any, change: Change::Put(draft) });
-        }
+        let own = ek_builtin::bootstrap::objects().into_iter().filter(is_own);
+        let drafts = own.filter_map(|o| finish(&registry, o, self.now(), &self.random));
+        let mut ops: Vec<Op> = drafts
+            .map(|(table, key, draft)| Op { table, key, expect: Expect::Any, change: Change::Put(draft) })
+            .collect();
         ops.push(self.authentication_config_map());
         self.store.commit(Batch { cluster: self.id.clone(), ops }).await.map(|_| ())
     }

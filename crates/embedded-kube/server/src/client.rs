@@ -19,7 +19,7 @@ pub struct LocalService {
 
 impl LocalService {
     pub(crate) fn new(cluster: Arc<Cluster>, user: User) -> LocalService {
-        LocalService { cluster, peer: Peer { user: Some(user), address: None } }
+        LocalService { cluster, peer: Peer { user: Some(user), ..Peer::default() } }
     }
 }
 

@@ -45,6 +45,11 @@ pub mod tables {
         POLICY_BINDINGS = "admissionregistration.k8s.io", "validatingadmissionpolicybindings";
         PRIORITY_CLASSES = "scheduling.k8s.io", "priorityclasses";
         STORAGE_CLASSES = "storage.k8s.io", "storageclasses";
+        SERVICES = "", "services";
+        CLAIMS = "", "persistentvolumeclaims";
+        VOLUMES = "", "persistentvolumes";
+        LIMIT_RANGES = "", "limitranges";
+        QUOTAS = "", "resourcequotas";
         DISRUPTION_BUDGETS = "policy", "poddisruptionbudgets";
     }
 }
@@ -63,10 +68,10 @@ impl<T> Default for Derived<T> {
 
 impl<T> Derived<T> {
     /// `revisions` says how new the sources are; `build` gets the previous value to reuse parts of it.
-    pub fn get<const N: usize>(
+    pub fn get<const N: usize, R: Into<Arc<T>>>(
         &self,
         revisions: impl Fn() -> [u64; N],
-        build: impl FnOnce(Option<&T>) -> T,
+        build: impl FnOnce(Option<&T>) -> R,
     ) -> Arc<T> {
         let now = revisions();
         if let Some(v) = &*self.value.load()
@@ -83,11 +88,15 @@ impl<T> Derived<T> {
         {
             return v.1.clone();
         }
-        let built = Arc::new(build(old.as_ref().map(|v| &*v.1)));
+        let built: Arc<T> = build(old.as_ref().map(|v| &*v.1)).into();
         self.value.store(Some(Arc::new((now.into(), built.clone()))));
         built
     }
 }
+
+/// What a cluster without CRDs serves: the same for all of them.
+static BUILTIN: LazyLock<Arc<Served>> =
+    LazyLock::new(|| Arc::new(Served { registry: Registry::new(Vec::new(), 0), compiled: HashMap::new() }));
 
 struct Served {
     registry: Registry,
@@ -115,6 +124,10 @@ pub struct Cluster {
     pub(crate) repeats: crate::verbs::Repeats,
     /// Bounds concurrent CRD and RBAC-aggregation writes to one at a time, as both look at their siblings.
     pub(crate) sibling_writes: tokio::sync::Mutex<()>,
+    /// Addresses and ports that Services hold.
+    pub(crate) services: crate::allocate::Taken,
+    /// Held while something is counted against a quota and stored.
+    pub(crate) quota_writes: tokio::sync::Mutex<()>,
     /// Uids whose deletion is under way.
     pub(crate) deleting: Mutex<std::collections::HashSet<String>>,
     pub(crate) me: std::sync::Weak<Cluster>,
@@ -153,6 +166,8 @@ impl Cluster {
             openapi: Default::default(),
             repeats: Default::default(),
             sibling_writes: tokio::sync::Mutex::new(()),
+            services: Default::default(),
+            quota_writes: tokio::sync::Mutex::new(()),
             deleting: Mutex::default(),
             me: me.clone(),
         })
@@ -180,8 +195,11 @@ impl Cluster {
         ServedRegistry(self.served())
     }
 
-    fn build_registry(&self, old: Option<&Served>) -> Served {
+    fn build_registry(&self, old: Option<&Served>) -> Arc<Served> {
         let view = self.store.view(&self.id, &tables::CRDS);
+        if view.objects.is_empty() {
+            return BUILTIN.clone();
+        }
         let mut compiled = HashMap::new();
         let mut custom = Vec::new();
         for entry in view.objects.values() {
@@ -199,7 +217,7 @@ impl Cluster {
             custom.extend(versions.iter().map(|v| registry::custom_resource(v.clone())));
             compiled.insert(key, versions);
         }
-        Served { registry: Registry::new(custom, view.revision), compiled }
+        Arc::new(Served { registry: Registry::new(custom, view.revision), compiled })
     }
 
     pub fn authorizer(&self) -> Arc<Authorizer> {

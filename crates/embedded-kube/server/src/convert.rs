@@ -10,7 +10,10 @@ use crate::wire::encode;
 use bytes::Bytes;
 use ek_meta::Status;
 use ek_store::Entry;
+use parking_lot::Mutex;
 use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Canonical bytes under the served version's head, resource version included.
 pub fn served_bytes(res: &Resource, obj: &Value) -> Bytes {
@@ -22,6 +25,67 @@ pub fn served_bytes(res: &Resource, obj: &Value) -> Bytes {
 pub fn unchanged<'a>(res: &Resource, entry: &'a Entry) -> Option<&'a Bytes> {
     let same = entry.meta.schema_stamp == res.stamp() && entry.bytes.starts_with(res.head.as_bytes());
     same.then_some(&entry.bytes)
+}
+
+/// Objects as conversion webhooks returned them: what is asked of a hook about one state of one object is always
+/// the same question, and the answer must not depend on when it is asked.
+#[derive(Clone, Default)]
+pub struct Converted(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    objects: HashMap<State, Bytes>,
+    size: usize,
+}
+
+/// One state of one object in one version, converted under one definition.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct State {
+    uid: String,
+    revision: u64,
+    api_version: String,
+    rules: u64,
+}
+
+/// Bytes of remembered objects. Beyond, all are forgotten: whoever is still read is back after one call.
+const MAX_CONVERTED: usize = 16 << 20;
+
+impl Converted {
+    fn get(&self, state: &State) -> Option<Value> {
+        let bytes = self.0.lock().objects.get(state).cloned()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    fn put(&self, state: State, object: &Value) {
+        let bytes = Bytes::from(object.to_string());
+        if bytes.len() > MAX_CONVERTED / 8 {
+            return;
+        }
+        let mut known = self.0.lock();
+        if known.size + bytes.len() > MAX_CONVERTED {
+            *known = Known::default();
+        }
+        known.size += bytes.len();
+        if let Some(before) = known.objects.insert(state, bytes) {
+            known.size -= before.len();
+        }
+    }
+}
+
+/// The state an entry is remembered under; none where nothing is worth remembering.
+fn state(res: &Resource, entry: &Entry, obj: &Value) -> Option<State> {
+    let custom = res.custom.as_ref()?;
+    let Conversion::Webhook(config) = &custom.conversion else { return None };
+    // What a dry run shows was never stored.
+    if entry.revision == 0 || obj["apiVersion"] == res.api_version.as_str() {
+        return None;
+    }
+    Some(State {
+        uid: ek_meta::object::uid(obj).to_owned(),
+        revision: entry.revision,
+        api_version: res.api_version.clone(),
+        rules: res.stamp() ^ xxhash_rust::xxh3::xxh3_64(config.to_string().as_bytes()),
+    })
 }
 
 impl Cluster {
@@ -44,8 +108,16 @@ impl Cluster {
         if unchanged(res, entry).is_some() {
             return Ok(obj);
         }
+        let state = state(res, entry, &obj);
+        if let Some(known) = state.as_ref().and_then(|s| self.webhooks.converted.get(s)) {
+            return Ok(known);
+        }
         let mut all = self.to_version(res, &res.api_version, vec![obj]).await?;
-        all.pop().ok_or_else(|| Status::internal("conversion returned no object"))
+        let object = all.pop().ok_or_else(|| Status::internal("conversion returned no object"))?;
+        if let Some(s) = state {
+            self.webhooks.converted.put(s, &object);
+        }
+        Ok(object)
     }
 
     /// Many objects of one list, so that a conversion webhook is asked once.
@@ -56,7 +128,28 @@ impl Cluster {
     ) -> Result<Vec<Value>, Status> {
         let parsed: Result<Vec<Value>, _> =
             entries.iter().map(|e| serde_json::from_slice(&e.bytes)).collect();
-        self.to_version(res, &res.api_version, parsed.map_err(Status::internal)?).await
+        let parsed = parsed.map_err(Status::internal)?;
+        let states: Vec<Option<State>> =
+            (entries.iter().zip(&parsed)).map(|(e, o)| state(res, e, o)).collect();
+        if states.iter().all(Option::is_none) {
+            return self.to_version(res, &res.api_version, parsed).await;
+        }
+        let known = &self.webhooks.converted;
+        let mut out: Vec<Option<Value>> =
+            states.iter().map(|s| s.as_ref().and_then(|s| known.get(s))).collect();
+        let (places, asked): (Vec<usize>, Vec<Value>) =
+            parsed.into_iter().enumerate().filter(|(i, _)| out[*i].is_none()).unzip();
+        if !asked.is_empty() {
+            let answers = self.to_version(res, &res.api_version, asked).await?;
+            for (i, object) in places.into_iter().zip(answers) {
+                if let Some(s) = &states[i] {
+                    known.put(s.clone(), &object);
+                }
+                out[i] = Some(object);
+            }
+        }
+        let whole: Option<Vec<Value>> = out.into_iter().collect();
+        whole.ok_or_else(|| Status::internal("conversion returned too few objects"))
     }
 
     /// Converts to `api_version` of the same resource; for custom resources the schema's pruning and defaults

@@ -8,6 +8,7 @@ use crate::access::Access;
 use crate::admission::{NoServices, ServiceResolver, Webhooks};
 use crate::api_server::{ApiServer, Error, Storage, io, write_private};
 use crate::audit::Audit;
+use crate::bootstrap;
 use crate::cluster::{Cluster, ClusterParts};
 use crate::identity::{Identity, KeySource, NoKeys};
 use crate::keys::{self, Keys};
@@ -16,12 +17,12 @@ use arc_swap::ArcSwap;
 use clock::{Random, SharedClock};
 use ek_auth::User;
 use ek_auth::oidc::JwtAuthenticator;
-use ek_store::{ClusterId, Feed, Options, Store};
+use ek_store::{Base, ClusterId, Feed, Options, Store};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
 /// What a host is made with.
@@ -51,6 +52,8 @@ pub struct ClusterConfig {
     /// Issuer of service-account tokens. An existing cluster keeps the one it was made with.
     pub issuer_url: String,
     pub authenticators: Vec<JwtAuthenticator>,
+    /// Host names that mean this cluster, besides `<name>.clusters.zaffre.internal`.
+    pub names: Vec<String>,
 }
 
 impl Default for ClusterConfig {
@@ -58,9 +61,13 @@ impl Default for ClusterConfig {
         ClusterConfig {
             issuer_url: "https://kubernetes.default.svc.cluster.local".into(),
             authenticators: Vec::new(),
+            names: Vec::new(),
         }
     }
 }
+
+/// A cluster is reached by its name under this domain, whatever address leads here.
+pub const DOMAIN: &str = "clusters.zaffre.internal";
 
 /// The cluster that stands at the root of every address.
 pub const MAIN: &str = "main";
@@ -80,6 +87,10 @@ struct Inner {
     /// Where clusters keep their keys.
     dir: Option<PathBuf>,
     clusters: RwLock<HashMap<ClusterId, Arc<Cluster>>>,
+    /// Names beyond their own that clusters are reached by.
+    names: RwLock<HashMap<String, ClusterId>>,
+    /// What new clusters begin with; made for the first.
+    base: OnceLock<Arc<Base>>,
     /// Bounds creation to one at a time: a name is looked up, then taken.
     creating: tokio::sync::Mutex<()>,
     shutdown: CancellationToken,
@@ -107,6 +118,8 @@ impl Host {
             pods: Pods::default(),
             dir,
             clusters: RwLock::default(),
+            names: RwLock::default(),
+            base: OnceLock::new(),
             creating: tokio::sync::Mutex::new(()),
             shutdown: CancellationToken::new(),
         }));
@@ -160,6 +173,7 @@ impl Host {
         if let Some(there) = inner.clusters.read().get(id) {
             return Ok(there.clone());
         }
+        let names = config.names;
         let keys_dir = self.keys_dir(id);
         let Keys { authority, issuer } =
             keys::load(keys_dir.as_deref(), &config.issuer_url, inner.clock.now())?;
@@ -174,10 +188,22 @@ impl Host {
             pods: inner.pods.clone(),
             shutdown: inner.shutdown.child_token(),
         });
-        cluster.bootstrap().await.map_err(Error::Bootstrap)?;
+        cluster.bootstrap(self.base()).await.map_err(Error::Bootstrap)?;
         cluster.resume_deletions();
         inner.clusters.write().insert(id.clone(), cluster.clone());
+        inner.names.write().extend(names.into_iter().map(|n| (n, id.clone())));
         Ok(cluster)
+    }
+
+    fn base(&self) -> &Arc<Base> {
+        self.0.base.get_or_init(|| Arc::new(bootstrap::base(self.0.clock.now(), &self.0.random)))
+    }
+
+    /// The cluster a TLS client asked for by name.
+    pub(crate) fn by_server_name(&self, name: &str) -> Option<Arc<Cluster>> {
+        let own = name.strip_suffix(DOMAIN).and_then(|n| n.strip_suffix('.')).map(ClusterId::new);
+        let id = own.or_else(|| self.0.names.read().get(name).cloned())?;
+        self.find(&id)
     }
 
     /// Where a cluster's keys are: the main one's beside the data, as they always were.
@@ -216,6 +242,7 @@ impl Host {
         let _one = self.0.creating.lock().await;
         let Some(cluster) = self.0.clusters.write().remove(&id) else { return Ok(false) };
         cluster.shutdown.cancel();
+        self.0.names.write().retain(|_, of| *of != id);
         self.0.store.drop_cluster(&id).await.map_err(Error::Delete)?;
         if let Some(dir) = self.keys_dir(&id).filter(|d| d.exists()) {
             fs::remove_dir_all(&dir).map_err(io("remove", &dir))?;

@@ -14,9 +14,9 @@ use futures::future::BoxFuture;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use jsonwebtoken::jwk::JwkSet;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Fetches the key set of an outside issuer.
 pub trait KeySource: Send + Sync + 'static {
@@ -42,6 +42,10 @@ pub struct Identity {
     keys: Arc<dyn KeySource>,
     cached: RwLock<HashMap<String, Arc<JwkSet>>>,
     address: RwLock<String>,
+    /// The certificate we show to those who ask for this cluster by name, and that name.
+    pub(crate) serving: Mutex<Option<(String, Arc<rustls::sign::CertifiedKey>)>>,
+    /// What trusts client certificates, made for the first.
+    pub(crate) verifier: OnceLock<Option<Arc<dyn rustls::server::danger::ClientCertVerifier>>>,
 }
 
 impl Identity {
@@ -60,6 +64,8 @@ impl Identity {
             keys,
             cached: RwLock::default(),
             address: RwLock::default(),
+            serving: Mutex::default(),
+            verifier: OnceLock::new(),
         }
     }
 
@@ -109,7 +115,9 @@ impl Cluster {
         if let Some(u) = &peer.user {
             return Ok(u.clone());
         }
-        let Some(header) = headers.get(AUTHORIZATION) else { return Ok(User::anonymous()) };
+        let Some(header) = headers.get(AUTHORIZATION) else {
+            return if peer.untrusted { Err(Status::unauthorized()) } else { Ok(User::anonymous()) };
+        };
         let token = header
             .to_str()
             .ok()

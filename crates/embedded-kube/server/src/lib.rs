@@ -30,7 +30,9 @@
 //!   is pure; this crate is the IO around them.
 
 mod access;
+mod admin;
 mod admission;
+mod allocate;
 mod api_server;
 mod audit;
 mod bootstrap;
@@ -55,7 +57,9 @@ mod pods;
 mod present;
 mod rbac;
 pub mod registry;
+mod route;
 mod select;
+mod serving;
 mod verbs;
 mod version;
 pub mod wire;
@@ -65,7 +69,7 @@ pub use admission::{NoServices, ServiceResolver};
 pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;
 pub use fetch::{Connection, connect_loopback};
-pub use host::{ClusterConfig, Host, HostConfig, MAIN};
+pub use host::{ClusterConfig, DOMAIN, Host, HostConfig, MAIN};
 pub use identity::{HttpKeys, KeySource, NoKeys};
 pub use listen::Listening;
 pub use pods::{ContainerAt, Log, LogLine, NoPods, PodRuntime, Stdio};

@@ -46,6 +46,7 @@ impl Cluster {
             user: User::loopback(),
             upgrade: None,
             warnings: Arc::default(),
+            annotations: Arc::default(),
         }
     }
 

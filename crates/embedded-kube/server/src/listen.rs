@@ -1,16 +1,15 @@
 //! The socket: TLS, HTTP/1.1 and HTTP/2, bounded patience, drained on the way out.
 
 use crate::cluster::Cluster;
-use crate::pipeline::{self, Peer};
+use crate::host::{Host, MAIN};
+use crate::route::Connection;
+use crate::serving;
 use ek_auth::pki;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 /// A client that does not finish its handshake or headers by then is not waited for.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
 /// Open connections; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 8192;
 /// How long requests under way may take to finish when the server stops.
@@ -35,8 +34,6 @@ pub enum Error {
     Tls(#[source] rustls::Error),
     #[error("cannot read a certificate we made")]
     Pem(#[source] rustls::pki_types::pem::Error),
-    #[error("cannot set up verification of client certificates")]
-    Verifier(#[source] rustls::server::VerifierBuilderError),
 }
 
 /// A server that is listening.
@@ -54,68 +51,32 @@ impl Listening {
     }
 }
 
-fn tls(cluster: &Cluster, address: SocketAddr, names: &[String]) -> Result<rustls::ServerConfig, Error> {
-    let authority = &cluster.identity.authority;
-    let mut hosts: Vec<String> = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    hosts.extend(names.iter().cloned());
-    let mut ips: Vec<IpAddr> = vec![
-        IpAddr::from([127, 0, 0, 1]),
-        IpAddr::from([0u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
-        IpAddr::from([10, 96, 0, 1]),
-    ];
-    if !ips.contains(&address.ip()) && !address.ip().is_unspecified() {
-        ips.push(address.ip());
-    }
-    let pair = authority.issue_server(&hosts, &ips, cluster.now()).map_err(Error::Certificate)?;
-    let certs: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pair.cert_pem.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(Error::Pem)?;
-    let key = PrivateKeyDer::from_pem_slice(pair.key_pem.expose().as_bytes()).map_err(Error::Pem)?;
-    let mut roots = rustls::RootCertStore::empty();
-    for c in CertificateDer::pem_slice_iter(authority.cert_pem().as_bytes()) {
-        roots.add(c.map_err(Error::Pem)?).map_err(Error::Tls)?;
-    }
-    let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
-        .allow_unauthenticated()
-        .build()
-        .map_err(Error::Verifier)?;
-    let mut config = rustls::ServerConfig::builder()
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(certs, key)
-        .map_err(Error::Tls)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
 pub(crate) async fn listen(
-    cluster: Arc<Cluster>,
+    host: &Host,
+    cluster: &Arc<Cluster>,
     address: SocketAddr,
     names: &[String],
 ) -> Result<Listening, Error> {
     let bind = |source| Error::Bind { address, source };
     let listener = TcpListener::bind(address).await.map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
-    let acceptor = TlsAcceptor::from(Arc::new(tls(&cluster, address, names)?));
+    let acceptor = TlsAcceptor::from(Arc::new(serving::config(host, cluster, address, names)?));
     cluster.identity.set_address(address.to_string());
     let stop = CancellationToken::new();
-    let task = tokio::spawn(accept(cluster, listener, acceptor, stop.clone()));
+    let socket = Arc::new(Socket { host: host.clone(), cluster: cluster.clone(), address, acceptor });
+    let task = tokio::spawn(accept(socket, listener, stop.clone()));
     Ok(Listening { address, stop, task })
 }
 
-async fn accept(
+/// What all connections of a socket share.
+struct Socket {
+    host: Host,
     cluster: Arc<Cluster>,
-    listener: TcpListener,
+    address: SocketAddr,
     acceptor: TlsAcceptor,
-    stop: CancellationToken,
-) {
+}
+
+async fn accept(socket: Arc<Socket>, listener: TcpListener, stop: CancellationToken) {
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -135,29 +96,38 @@ async fn accept(
             }
         };
         let watcher = graceful.watcher();
-        let (cluster, acceptor) = (cluster.clone(), acceptor.clone());
+        let socket = socket.clone();
         tokio::spawn(async move {
             let _slot = slot;
-            connection(cluster, acceptor, tcp, from, watcher).await;
+            connection(&socket, tcp, from, watcher).await;
         });
     }
     drop(listener);
     // Watches never finish by themselves.
-    cluster.shutdown.cancel();
+    socket.end_watches();
     if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time and were cut off");
     }
 }
 
+impl Socket {
+    /// The main cluster's socket leads to all clusters, another one's only to its own.
+    fn end_watches(&self) {
+        match self.cluster.id.as_str() {
+            MAIN => self.host.shutdown().cancel(),
+            _ => self.cluster.shutdown.cancel(),
+        }
+    }
+}
+
 async fn connection(
-    cluster: Arc<Cluster>,
-    acceptor: TlsAcceptor,
+    socket: &Socket,
     tcp: TcpStream,
     from: SocketAddr,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let _ = tcp.set_nodelay(true);
-    let tls = match tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp)).await {
+    let tls = match tokio::time::timeout(HANDSHAKE, socket.acceptor.accept(tcp)).await {
         Ok(Ok(t)) => t,
         Ok(Err(e)) => {
             tracing::debug!(%from, error = %e, "TLS handshake failed");
@@ -165,13 +135,14 @@ async fn connection(
         }
         Err(_) => return,
     };
-    let user = (tls.get_ref().1.peer_certificates())
-        .and_then(|c| c.first())
-        .and_then(|c| pki::user_of_certificate(c));
-    let peer = Arc::new(Peer { user, address: Some(from.ip()) });
+    let session = tls.get_ref().1;
+    let chain = session.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
+    let named = session.server_name().and_then(|n| socket.host.by_server_name(n));
+    let cluster = named.unwrap_or_else(|| socket.cluster.clone());
+    let asked = Arc::new(Connection::new(socket.host.clone(), cluster, socket.address, from.ip(), chain));
     let service = hyper::service::service_fn(move |req| {
-        let (cluster, peer) = (cluster.clone(), peer.clone());
-        async move { Ok::<_, Infallible>(pipeline::serve(&cluster, &peer, req).await) }
+        let asked = asked.clone();
+        async move { Ok::<_, Infallible>(asked.serve(req).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).max_buf_size(64 << 10);
@@ -187,3 +158,6 @@ async fn connection(
         tracing::debug!(%from, error = %e, "connection ended");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,12 +45,13 @@ pub fn answer(
     cluster: &Cluster,
     registry: &Registry,
     path: &str,
+    base: &str,
     params: &Params,
     headers: &HeaderMap,
 ) -> Option<Result<Reply, Status>> {
     match path {
         "/openapi/v2" => Some(v2(cluster, registry, headers)),
-        "/openapi/v3" | "/openapi/v3/" => Some(Ok(index(registry))),
+        "/openapi/v3" | "/openapi/v3/" => Some(Ok(index(registry, base))),
         _ => {
             let rest = path.strip_prefix("/openapi/v3/")?.trim_end_matches('/');
             let parts: Vec<&str> = rest.split('/').collect();
@@ -65,12 +66,12 @@ pub fn answer(
     }
 }
 
-fn index(registry: &Registry) -> Reply {
+fn index(registry: &Registry, base: &str) -> Reply {
     let mut paths = Map::new();
     for g in &registry.groups {
         for v in &g.versions {
             let p = gv_path(&g.name, &v.name);
-            let url = format!("/openapi/v3/{p}?hash={:016X}", hash(&g.name, v));
+            let url = format!("{base}/openapi/v3/{p}?hash={:016X}", hash(&g.name, v));
             paths.insert(p, json!({"serverRelativeURL": url}));
         }
     }

@@ -5,6 +5,7 @@
 
 use crate::audit::Record;
 use crate::cluster::Cluster;
+use crate::route::Mounted;
 use crate::verbs::{self, Call};
 use crate::wire::body::MAX_BODY;
 use crate::wire::info::RequestInfo;
@@ -32,6 +33,8 @@ const BODY_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Peer {
     /// Proven by a client certificate that our CA signed, or given by the in-process client.
     pub user: Option<User>,
+    /// It showed a certificate that this cluster does not trust.
+    pub untrusted: bool,
     pub address: Option<IpAddr>,
 }
 
@@ -91,8 +94,9 @@ async fn run(cluster: &Arc<Cluster>, peer: &Peer, mut parts: http::request::Part
     if asked.is_some() {
         trail.user = User::anonymous();
     }
+    let base = parts.extensions.get::<Mounted>().map(|m| m.0.clone()).unwrap_or_default();
     let upgrade = parts.extensions.remove();
-    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body, upgrade };
+    let req = Incoming { method: parts.method, info, params, headers: parts.headers, body, base, upgrade };
     let result = handle(cluster, peer, req, &mut trail).await;
     let (mut reply, message) = match result {
         Ok(r) => (r, None),
@@ -116,6 +120,7 @@ async fn run(cluster: &Arc<Cluster>, peer: &Peer, mut parts: http::request::Part
             code: reply.status().as_u16(),
             message: message.as_deref(),
             decision: trail.decision.as_ref().map(|(a, b)| (*a, b.as_str())),
+            annotations: &trail.annotations,
             received,
             finished: cluster.now(),
         };
@@ -131,6 +136,8 @@ struct Incoming {
     params: Params,
     headers: HeaderMap,
     body: Bytes,
+    /// What stands before our paths where the client sees them.
+    base: String,
     /// Where the connection can become something else.
     upgrade: Option<hyper::upgrade::OnUpgrade>,
 }
@@ -148,6 +155,7 @@ struct Trail {
     user: User,
     impersonated: Option<User>,
     decision: Option<(&'static str, String)>,
+    annotations: Vec<(String, String)>,
 }
 
 async fn handle(
@@ -196,10 +204,12 @@ async fn handle(
         user,
         upgrade: req.upgrade,
         warnings: Arc::new(Mutex::new(Vec::new())),
+        annotations: Arc::default(),
     };
     drop(registry);
     // The verbs' future is large; boxing keeps that off the connection's own.
     let result = Box::pin(verbs::run(&call)).await;
+    trail.annotations = std::mem::take(&mut *call.annotations.lock());
     let warnings = std::mem::take(&mut *call.warnings.lock());
     let mut reply = match result {
         Ok(r) => r,
@@ -208,6 +218,19 @@ async fn handle(
     };
     respond::add_warnings(&mut reply, &warnings);
     Ok(reply)
+}
+
+/// Who asks, if they may: for paths that are not of the resource API.
+pub async fn admit(
+    cluster: &Cluster,
+    peer: &Peer,
+    headers: &HeaderMap,
+    info: &RequestInfo,
+) -> Result<User, Status> {
+    let user = cluster.authenticate(peer, headers).await?;
+    let user = cluster.impersonate(&user, headers)?.unwrap_or(user);
+    authorize(cluster, &user, info, &mut Trail::default())?;
+    Ok(user)
 }
 
 /// Below the groups every server has, what is unknown is said as a Status.
@@ -296,7 +319,7 @@ async fn other_path(cluster: &Arc<Cluster>, req: &Incoming) -> Result<Reply, Sta
     if let Some(r) = discovery::answer(&registry, path, &req.headers, &cluster.identity.address()) {
         return r;
     }
-    if let Some(r) = openapi::answer(cluster, &registry, path, &req.params, &req.headers) {
+    if let Some(r) = openapi::answer(cluster, &registry, path, &req.base, &req.params, &req.headers) {
         return r;
     }
     if path == "/" {

@@ -21,9 +21,9 @@ impl IncludeObject {
             None | Some("Metadata") => Ok(IncludeObject::Metadata),
             Some("None") => Ok(IncludeObject::None),
             Some("Object") => Ok(IncludeObject::Object),
-            Some(other) => {
-                Err(ek_meta::Status::bad_request(format!("unrecognized includeObject value: {other:?}")))
-            }
+            Some(other) => Err(ek_meta::Status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+            ))),
         }
     }
 }

@@ -96,7 +96,7 @@ impl Cluster {
         let res = &call.res;
         let Some(rules) = authorizer.role_rules(role_ref, ns) else {
             // A role that does not exist yet could become anything.
-            return Err(Status::not_found("rbac.authorization.k8s.io", plural, role));
+            return Err(Status::not_found("rbac.authorization.k8s.io", &res.plural, role));
         };
         let missing = uncovered(&authorizer.rules_for(&call.user, ns), &rules);
         if missing.is_empty() {

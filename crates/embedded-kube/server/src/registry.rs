@@ -284,6 +284,35 @@ fn builtin() -> &'static [Arc<Resource>] {
     &ALL
 }
 
+/// The kind all scale subresources show. It has no store of its own; its schema is what bodies are read by.
+pub fn scale() -> &'static Arc<Resource> {
+    static SCALE: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+        let gvk = Gvk::new("autoscaling", "v1", "Scale");
+        let head = encode::head("Scale", "autoscaling/v1");
+        Arc::new(Resource {
+            group: "autoscaling".into(),
+            version: "v1".into(),
+            kind: "Scale".into(),
+            list_kind: "ScaleList".into(),
+            plural: "scales".into(),
+            singular: "scale".into(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: true,
+            verbs: Vec::new(),
+            subresources: Vec::new(),
+            api_version: "autoscaling/v1".into(),
+            table: table_name("autoscaling", "scales"),
+            storage_head: head.clone(),
+            head,
+            storage_api_version: "autoscaling/v1".into(),
+            custom: None,
+            definition: ek_data::definition_name(&gvk),
+        })
+    });
+    &SCALE
+}
+
 /// The resource of a custom version.
 pub fn custom_resource(c: Arc<CustomVersion>) -> Resource {
     let api_version = GroupVersion::new(&*c.group, &*c.version).to_string();

@@ -68,7 +68,7 @@ impl Filter {
                 },
                 (field, negated) => {
                     let (path, absent) = field_path(res, field)
-                        .ok_or_else(|| Status::bad_request(format!("field label not supported: {field}")))?;
+                        .ok_or_else(|| Status::bad_request(unknown_field(res, field)))?;
                     filter.fields.push(FieldTest { path, absent, value: t.value, negated });
                 }
             }
@@ -100,6 +100,14 @@ impl Filter {
 }
 
 /// Where a selectable field lives, and what it reads as when absent.
+/// Kinds with fields of their own say it one way, those with none another.
+fn unknown_field(res: &Resource, field: &str) -> String {
+    if res.is_custom() || !own_fields(res).is_empty() {
+        return format!("field label not supported: {field}");
+    }
+    format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+}
+
 fn field_path(res: &Resource, field: &str) -> Option<(Vec<String>, &'static str)> {
     let split = |p: &str| p.split('.').map(str::to_owned).collect::<Vec<_>>();
     if field == "metadata.name" || (field == "metadata.namespace" && res.namespaced) {
@@ -113,7 +121,23 @@ fn field_path(res: &Resource, field: &str) -> Option<(Vec<String>, &'static str)
         ("replicasets" | "replicationcontrollers", "status.replicas") | ("jobs", "status.successful") => "0",
         _ => "",
     };
-    let known: &[&str] = match (res.group.as_str(), res.plural.as_str()) {
+    if !own_fields(res).contains(&field) {
+        return None;
+    }
+    let path = match field {
+        "source" => "source.component".to_owned(),
+        "name" => "metadata.name".to_owned(),
+        "status.successful" => "status.succeeded".to_owned(),
+        // Events are stored in their core form.
+        "reportingController" => "reportingComponent".to_owned(),
+        f => f.replace("regarding.", "involvedObject."),
+    };
+    Some((split(&path), absent))
+}
+
+/// What a built-in kind can be selected by beyond its name.
+fn own_fields(res: &Resource) -> &'static [&'static str] {
+    match (res.group.as_str(), res.plural.as_str()) {
         ("", "pods") => &[
             "spec.nodeName",
             "spec.restartPolicy",
@@ -147,24 +171,12 @@ fn field_path(res: &Resource, field: &str) -> Option<(Vec<String>, &'static str)
         ("", "secrets") => &["type"],
         ("", "namespaces") => &["status.phase", "name"],
         ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "replicationcontrollers") | ("apps", "replicasets") => &["status.replicas"],
+        ("", "replicationcontrollers") => &["status.replicas"],
         ("batch", "jobs") => &["status.successful"],
         ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver"],
         _ => &[],
-    };
-    if !known.contains(&field) {
-        return None;
     }
-    let path = match field {
-        "source" => "source.component".to_owned(),
-        "name" => "metadata.name".to_owned(),
-        "status.successful" => "status.succeeded".to_owned(),
-        // Events are stored in their core form.
-        "reportingController" => "reportingComponent".to_owned(),
-        f => f.replace("regarding.", "involvedObject."),
-    };
-    Some((split(&path), absent))
 }
 
 /// The scalar at `path` in JSON bytes, as text.

@@ -165,6 +165,7 @@ async fn validating_webhooks_decide() {
     let hooks = Hooks::start(|path, request| match path {
         "/deny" if request["operation"] == "DELETE" => Some(json!({"allowed": false, "status": {"code": 400, "message": "not today", "reason": "BadRequest"}})),
         "/deny" if request["name"] == "bad" => Some(json!({"allowed": false, "status": {"message": "no bad names"}})),
+        "/deny" if request["name"] == "odd" => Some(json!({"allowed": false, "status": {"code": 418, "message": "m", "reason": "because I said so"}})),
         "/deny" if request["name"] == "mute" => Some(json!({"allowed": false})),
         "/warn" => Some(json!({"allowed": true, "warnings": ["be \"careful\""]})),
         _ => allow(),
@@ -178,6 +179,7 @@ async fn validating_webhooks_decide() {
         api.post(MAPS, map("bad")).await.fails(400, ""),
         "admission webhook \"deny.x.io\" denied the request: no bad names"
     );
+    api.post(MAPS, map("odd")).await.fails(418, "because I said so");
     assert_eq!(
         api.post(MAPS, map("mute")).await.fails(400, ""),
         "admission webhook \"deny.x.io\" denied the request without explanation"
@@ -335,11 +337,19 @@ async fn conversion_webhooks() {
     let list = api.get(new).await.ok(200);
     assert_eq!(hooks.paths().len(), 1, "a list is one call");
     assert_eq!(list["items"][1]["spec"], json!({"width": 5}));
+    assert_eq!(api.get(new).await.ok(200), list);
+    let b = api.get(&format!("{new}/b")).await.ok(200);
+    assert_eq!(b["spec"], json!({"width": 5}));
+    assert_eq!(hooks.paths().len(), 0, "the same state is not asked about again");
     let mut w = api.watch(&format!("{new}?watch=1")).await;
     assert_eq!(w.take(2).await[1]["object"]["spec"], json!({"width": 5}));
     api.patch(MERGE, &format!("{new}/b"), json!({"spec": {"width": 6}})).await.ok(200);
     assert_eq!(w.next().await.unwrap()["object"]["spec"], json!({"width": 6}));
     assert_eq!(api.get(&format!("{WIDGETS}/b")).await.ok(200)["spec"], json!({"size": 6}));
+    hooks.paths();
+    let again = api.get(new).await.ok(200);
+    assert_eq!(again["items"][1]["spec"], json!({"width": 6}), "a new state is");
+    assert!(hooks.paths().len() <= 1);
     api.post(WIDGETS, widget("broken")).await.ok(201);
     let m = api.get(&format!("{new}/broken")).await.fails(500, "InternalError");
     assert!(m.contains("cannot convert this"), "{m}");

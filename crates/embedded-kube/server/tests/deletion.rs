@@ -86,7 +86,10 @@ async fn deletion_cannot_be_faked_in_metadata() {
     let got = api.post(MAPS, m).await.ok(201);
     assert!(got["metadata"]["deletionTimestamp"].is_null());
     let at = format!("{MAPS}/a");
-    for field in ["deletionTimestamp", "creationTimestamp"] {
+    let time = json!({"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}});
+    let kept = api.patch(MERGE, &at, time).await.ok(200);
+    assert_eq!(kept, got, "when it was created is not asked");
+    for field in ["deletionTimestamp"] {
         let m = api
             .patch(MERGE, &at, json!({"metadata": {field: "2030-01-01T00:00:00Z"}}))
             .await

@@ -18,8 +18,8 @@ async fn unknown_fields_of_built_in_kinds() {
     assert_eq!(
         r.warnings(),
         [
-            "299 - \"unknown field \\\"spec.foo\\\"\"",
-            "299 - \"unknown field \\\"spec.template.spec.containers[0].bar\\\"\""
+            "299 - \"unknown field \\\"spec.template.spec.containers[0].bar\\\"\"",
+            "299 - \"unknown field \\\"spec.foo\\\"\""
         ]
     );
     assert!(r.ok(201)["spec"]["foo"].is_null(), "unknown fields are dropped");
@@ -30,7 +30,7 @@ async fn unknown_fields_of_built_in_kinds() {
     assert_eq!(api.post(&format!("{DEPLOYMENTS}?dryRun=All"), with_unknown()).await.warnings().len(), 2);
     assert_eq!(
         api.post(&uri("Strict"), with_unknown()).await.fails(400, "BadRequest"),
-        "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown field \"spec.foo\", unknown field \"spec.template.spec.containers[0].bar\""
+        "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown field \"spec.template.spec.containers[0].bar\", unknown field \"spec.foo\""
     );
     api.post(&uri("Loud"), deployment("d")).await.fails(422, "Invalid");
 }

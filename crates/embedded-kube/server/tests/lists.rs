@@ -124,7 +124,7 @@ async fn forged_tokens_are_refused() {
     ] {
         let token = URL_SAFE_NO_PAD.encode(v.to_string());
         let m = api.get(&format!("{MAPS}?limit=1&continue={token}")).await.fails(400, "BadRequest");
-        assert!(m.starts_with("continue key is not valid"), "{m}");
+        assert!(m.starts_with("invalid continue token: continue key is not valid"), "{m}");
     }
     api.get(&format!("{MAPS}?limit=1&continue=%00%ff")).await.fails(400, "BadRequest");
     api.get(&format!("{MAPS}?limit=x")).await.fails(400, "BadRequest");

@@ -5,6 +5,8 @@
 
 mod admission;
 mod api;
+mod budgets;
+mod clusters;
 mod crds;
 mod deletion;
 mod discovery;

@@ -10,7 +10,7 @@ async fn unknown_media_types() {
     let api = start_widgets().await;
     assert_eq!(
         api.with("accept", "text/html").get(MAPS).await.fails(406, "NotAcceptable"),
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
     );
     assert_eq!(
         api.send("POST", MAPS, "text/plain", "x").await.fails(415, "UnsupportedMediaType"),
@@ -23,7 +23,7 @@ async fn unknown_media_types() {
     api.post(MAPS, map("a")).await.ok(201);
     assert_eq!(
         api.patch(JSON, &format!("{MAPS}/a"), json!({})).await.fails(415, "UnsupportedMediaType"),
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+        "415: Unsupported Media Type"
     );
     api.with("accept", "application/vnd.kubernetes.protobuf,application/json").get(MAPS).await.ok(200);
     api.with("accept", "*/*").get(MAPS).await.ok(200);

@@ -169,3 +169,28 @@ async fn a_policy_has_a_status_when_it_is_stored() {
     assert_eq!(p["status"]["observedGeneration"], 1);
     assert_eq!(p["status"]["typeChecking"], json!({}));
 }
+
+#[tokio::test]
+async fn audited_failures_reach_the_audit_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.log");
+    let api =
+        start_with(ek_server::Config { audit_log: Some(path.clone()), ..ek_server::Config::memory() }).await;
+    let rule = json!({"validations": [{"expression": "true"}, {"expression": "object.metadata.name == 'ok'", "message": "no"}],
+        "auditAnnotations": [{"key": "who", "valueExpression": "'name ' + object.metadata.name"}]});
+    policy(&api, rule, json!({"validationActions": ["Audit"]})).await;
+    api.post(MAPS, map("bad")).await.ok(201);
+    api.server.stop().await;
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().rfind(|l| l.contains("configmaps")).unwrap();
+    let event: Value = serde_json::from_str(line).unwrap();
+    let told = &event["annotations"];
+    assert_eq!(told["p/who"], "name bad");
+    let failures: Value =
+        serde_json::from_str(told["validation.policy.admission.k8s.io/validation_failure"].as_str().unwrap())
+            .unwrap();
+    assert_eq!(
+        failures,
+        json!([{"message": "no", "policy": "p", "binding": "b", "expressionIndex": "1", "validationActions": ["Audit"]}])
+    );
+}

@@ -107,9 +107,14 @@ async fn a_namespace_is_finalized_by_its_own_endpoint() {
 async fn certificate_requests_are_approved_by_their_own_endpoint() {
     let api = start().await;
     let all = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let request = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIS01ISUNBUUF3RURFT01Bd0dBMVVFQXd3RllXeHBZMlV3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQgpCd05DQUFTVlpNCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+    let request = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIS01ISUNBUUF3RURFT01Bd0dBMVVFQXd3RllXeHBZMlV3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQgpCd05DQUFSaVJZK2xFL1dpUHlNNmF5NzF1QTB2LzJNRkpzOWZocnZ4c2dNclRDU3pGTjFpd3dJdmVjWmN1OTVtCjQzWGJiM3gxR2hoellwV1NkWkRpc2xXcFNSZ0lvQUF3Q2dZSUtvWkl6ajBFQXdJRFNBQXdSUUloQU8zdDYrVzkKU0xyazE2YklSVm9udldyaytzUklrU0RVWTdId1NSenAwQmN4QWlCRSs5MmRvK3plK3RPYkhtSll6S3M1MXlqdgo1YlBrdVFQNnVWdERsUGo4UUE9PQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
     let csr = json!({"metadata": {"name": "c"}, "spec": {"request": request, "signerName": "x.io/s",
         "usages": ["client auth"], "username": "forged"}});
+    let mut broken = csr.clone();
+    broken["spec"]["request"] = json!(
+        "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KWVE9PQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"
+    );
+    assert!(api.post(all, broken).await.fails(422, "Invalid").contains("asn1: syntax error"));
     let made = api.post(all, csr).await.ok(201);
     assert_eq!(made["spec"]["username"], "system:apiserver", "who asks is who called");
     let condition = json!({"type": "Approved", "status": "True", "reason": "x", "message": "y"});
@@ -140,7 +145,14 @@ async fn binding_places_a_pod_once() {
         "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n1\""
     );
     api.post(PODS, pod("q")).await.ok(201);
-    api.post(&format!("{PODS}/q/binding"), json!({"target": {}})).await.fails(422, "Invalid");
+    let bind = |target: Value| json!({"target": target});
+    let m = api.post(&format!("{PODS}/q/binding"), bind(json!({}))).await.fails(500, "");
+    assert_eq!(m, "target.name: Required value");
+    let m = api
+        .post(&format!("{PODS}/q/binding"), bind(json!({"kind": "Pod", "name": "n"})))
+        .await
+        .fails(500, "");
+    assert!(m.starts_with("target.kind: Unsupported value: \"Pod\""), "{m}");
     let old = json!({"metadata": {"name": "q"}, "target": {"name": "n2"}});
     api.post("/api/v1/namespaces/default/bindings", old).await.ok(201);
     assert_eq!(api.get(&format!("{PODS}/q")).await.ok(200)["spec"]["nodeName"], "n2");
@@ -212,4 +224,118 @@ async fn logs_and_exec_say_why_not() {
     let r = api.get(&format!("{PODS}/q/log")).await.ok(501);
     assert!(r["message"].as_str().unwrap().contains("node runtime"), "{r}");
     api.get(&format!("{PODS}/q/exec?command=ls&stdout=true")).await.fails(400, "BadRequest");
+}
+
+/// `manager operation subresource time?` of whoever owns the replicas.
+fn owners(parent: &Value) -> Vec<String> {
+    let entries = parent["metadata"]["managedFields"].as_array().unwrap();
+    let text = |e: &Value, k: &str| e[k].as_str().unwrap_or("-").to_owned();
+    (entries.iter())
+        .filter(|e| !e["fieldsV1"]["f:spec"]["f:replicas"].is_null())
+        .map(|e| {
+            let time = if e["time"].is_null() { "untimed" } else { "timed" };
+            format!("{} {} {} {time}", text(e, "manager"), text(e, "operation"), text(e, "subresource"))
+        })
+        .collect()
+}
+
+fn scale(name: &str, replicas: i64) -> Value {
+    json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": {"replicas": replicas}})
+}
+
+#[tokio::test]
+async fn a_scale_is_applied() {
+    let api = start().await;
+    api.post(&format!("{DEPLOYMENTS}?fieldManager=maker"), deployment("d")).await.ok(201);
+    let parent = format!("{DEPLOYMENTS}/d");
+    let at = format!("{parent}/scale?fieldManager=hpa");
+    let m = api.patch(APPLY, &at, scale("d", 5)).await.fails(409, "Conflict");
+    assert_eq!(
+        m,
+        "Apply failed with 1 conflict: conflict with \"maker\" using autoscaling/v1: .spec.replicas"
+    );
+    api.patch(APPLY, &at, scale("d", 2)).await.ok(200);
+    let shared = api.get(&parent).await.ok(200);
+    assert_eq!(owners(&shared), ["hpa Apply scale untimed", "maker Update - untimed"]);
+    assert_eq!(shared["metadata"]["generation"], 1);
+    let s = api.patch(APPLY, &format!("{at}&force=true"), scale("d", 5)).await.ok(200);
+    assert_eq!((&s["kind"], &s["spec"]["replicas"]), (&json!("Scale"), &json!(5)));
+    let forced = api.get(&parent).await.ok(200);
+    assert_eq!(owners(&forced), ["hpa Apply scale untimed"]);
+    api.patch(APPLY, &at, scale("d", 5)).await.ok(200);
+    assert_eq!(api.get(&parent).await.ok(200), forced, "saying it again changes nothing");
+    // The applier of the whole object now has a conflict with the scale.
+    let mut whole = deployment("d");
+    whole["spec"]["replicas"] = json!(3);
+    let m = api.patch(APPLY, &format!("{parent}?fieldManager=app"), whole).await.fails(409, "Conflict");
+    assert!(m.contains("conflict with \"hpa\" with subresource \"scale\": .spec.replicas"), "{m}");
+    // It takes a manager, the right kind, and a number that makes sense.
+    api.patch(APPLY, &format!("{parent}/scale"), scale("d", 1)).await.fails(422, "Invalid");
+    let wrong = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}});
+    api.patch(APPLY, &at, wrong).await.fails(400, "BadRequest");
+    api.patch(APPLY, &at, scale("d", -1)).await.fails(422, "Invalid");
+    let mut odd = scale("d", 5);
+    odd["spec"]["foo"] = json!(1);
+    let m = api.patch(APPLY, &at, odd).await.fails(500, "");
+    assert!(m.ends_with("(/d; autoscaling/v1, Kind=Scale): .spec.foo: field not declared in schema"), "{m}");
+    api.put(&format!("{parent}/scale"), deployment("d")).await.fails(400, "BadRequest");
+    api.patch(MERGE, &format!("{parent}/scale"), json!({"spec": {"replicas": "x"}}))
+        .await
+        .fails(422, "Invalid");
+}
+
+#[tokio::test]
+async fn who_sends_labels_with_a_status_owns_them() {
+    let api = start_widgets().await;
+    api.post(WIDGETS, widget("w")).await.ok(201);
+    let at = format!("{WIDGETS}/w/status?fieldManager=ctl");
+    let both = json!({"metadata": {"labels": {"l": "m"}}, "status": {"phase": "x"}});
+    let w = api.patch(MERGE, &at, both).await.ok(200);
+    assert!(w["metadata"]["labels"].is_null(), "only status is taken");
+    let entries = w["metadata"]["managedFields"].as_array().unwrap();
+    let mine = entries.iter().find(|e| e["manager"] == "ctl").unwrap();
+    assert_eq!(mine["fieldsV1"]["f:metadata"], json!({"f:labels": {".": {}, "f:l": {}}}));
+    assert_eq!(mine["fieldsV1"]["f:status"]["f:phase"], json!({}));
+}
+
+#[tokio::test]
+async fn raw_data_is_owned_as_a_whole() {
+    let api = start().await;
+    let revision = |data: Value| json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "r"}, "revision": 1, "data": data});
+    let uri = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let made = api.post(uri, revision(json!({"spec": {"a": 1}}))).await.ok(201);
+    assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"]["f:data"], json!({}));
+    let r = api.patch(APPLY, &format!("{uri}/r?fieldManager=app"), revision(json!({"spec": {"b": 1}}))).await;
+    assert!(r.fails(409, "Conflict").ends_with(": .data"));
+}
+
+#[tokio::test]
+async fn a_resize_changes_resources_only() {
+    let api = start().await;
+    let mut p = pod("p");
+    p["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    let made = api.post(PODS, p).await.ok(201);
+    let name = made["spec"]["containers"][0]["name"].clone();
+    let at = format!("{PODS}/p/resize?fieldManager=sizer");
+    let with = |c: Value| {
+        let mut c = c;
+        c["name"] = name.clone();
+        json!({"spec": {"containers": [c]}})
+    };
+    let two = json!({"image": "other", "resources": {"requests": {"cpu": "2"}}});
+    let r = api.patch(STRATEGIC, &at, with(two)).await.ok(200);
+    let c = &r["spec"]["containers"][0];
+    assert_eq!(c["resources"]["requests"]["cpu"], "2");
+    assert_eq!(c["image"], made["spec"]["containers"][0]["image"], "the rest is not taken");
+    for (resources, why) in [
+        (json!({"requests": {"ephemeral-storage": "1"}}), "only cpu and memory resources are mutable"),
+        (json!({"limits": {"cpu": "1"}}), "must be less than or equal to cpu limit of 1"),
+        (json!({"limits": {"cpu": "2", "memory": "1Gi"}}), "Pod QOS Class may not change"),
+    ] {
+        let m = api.patch(STRATEGIC, &at, with(json!({"resources": resources}))).await.fails(422, "Invalid");
+        assert!(m.contains(why), "{m}");
+    }
+    let more = json!({"spec": {"containers": [{"name": "more", "image": "i"}]}});
+    let m = api.patch(STRATEGIC, &at, more).await.fails(422, "Invalid");
+    assert!(m.contains("containers may not be added or removed on resize"), "{m}");
 }

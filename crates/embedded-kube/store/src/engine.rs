@@ -4,13 +4,14 @@ use crate::feed::{self, Delta, Feed};
 use crate::log::{Log, OpenError};
 use crate::record::{self, Record};
 use crate::snapshot::{self, Frozen};
-use crate::table::{Cluster, Clusters, Entry, Staged, View, Window};
+use crate::table::{Base, Cluster, Clusters, Entry, Staged, View, Window};
 use crate::{Batch, Change, ClusterId, CommitError, Cursor, Expect, HistoryError, TableName};
 use clock::SharedClock;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,6 +24,8 @@ pub struct Options {
     pub max_events: usize,
     /// History of one table may keep this many bytes alive.
     pub max_history_bytes: usize,
+    /// History of all clusters together; beyond it tables keep only [`FEW_EVENTS`], and those only shortly.
+    pub max_total_history_bytes: usize,
     /// Events younger than this stay, up to `max_events`.
     pub history_seconds: i64,
     /// A segment longer than this starts a new one behind a snapshot.
@@ -36,6 +39,7 @@ impl Options {
             min_events: 1_000,
             max_events: 50_000,
             max_history_bytes: 64 << 20,
+            max_total_history_bytes: 96 << 20,
             history_seconds: 75,
             segment_bytes: 64 << 20,
         }
@@ -52,6 +56,8 @@ struct Inner {
     writer: Writer,
     /// Readers of all clusters at once; those that are gone are forgotten at the next write.
     feeds: RwLock<Vec<std::sync::Weak<feed::Shared>>>,
+    /// Bytes of all tables' histories.
+    history: AtomicUsize,
     /// A sync failed; set by the writer, read by health checks.
     poisoned: std::sync::atomic::AtomicBool,
 }
@@ -67,6 +73,7 @@ enum Writer {
 
 enum Work {
     Commit(Batch),
+    Found(ClusterId, Arc<Base>),
     DropCluster(ClusterId),
 }
 
@@ -74,6 +81,12 @@ struct Request {
     work: Work,
     reply: oneshot::Sender<Result<Vec<Arc<Entry>>, CommitError>>,
 }
+
+/// What a table keeps when memory is short, at least and at most, and for how long: enough for a watcher that
+/// keeps up.
+const FEW_EVENTS: usize = 32;
+const MORE_EVENTS: usize = 256;
+const FEW_SECONDS: i64 = 5;
 
 /// Waiting requests beyond this make callers wait: overload is felt, not hidden.
 const QUEUE: usize = 1024;
@@ -88,6 +101,7 @@ impl Store {
             options,
             writer: Writer::Memory(Mutex::new(())),
             feeds: RwLock::default(),
+            history: AtomicUsize::new(0),
             poisoned: false.into(),
         }))
     }
@@ -101,6 +115,7 @@ impl Store {
             options,
             writer: Writer::Durable { queue: Mutex::new(Some(tx)), thread: Mutex::new(None) },
             feeds: RwLock::default(),
+            history: AtomicUsize::new(0),
             poisoned: false.into(),
         }));
         let weak = Arc::downgrade(&store.0);
@@ -221,6 +236,11 @@ impl Store {
         self.submit(Work::Commit(batch)).await
     }
 
+    /// Begins a cluster with the objects of `base`; one that is there already is left as it is.
+    pub async fn found(&self, id: &ClusterId, base: &Arc<Base>) -> Result<(), CommitError> {
+        self.submit(Work::Found(id.clone(), base.clone())).await.map(|_| ())
+    }
+
     /// Forgets a cluster and everything in it.
     pub async fn drop_cluster(&self, id: &ClusterId) -> Result<(), CommitError> {
         self.submit(Work::DropCluster(id.clone())).await.map(|_| ())
@@ -246,7 +266,7 @@ impl Store {
         match &self.0.writer {
             Writer::Memory(_) => true,
             Writer::Durable { queue, .. } => {
-                !self.0.poisoned.load(std::sync::atomic::Ordering::Relaxed) && queue.lock().is_some()
+                !self.0.poisoned.load(Ordering::Relaxed) && queue.lock().is_some()
             }
         }
     }
@@ -279,26 +299,26 @@ struct Overlay {
 }
 
 impl Inner {
+    /// One that nobody founded, or that is gone, is empty: reading it must not bring it about.
     fn cluster(&self, id: &ClusterId) -> Arc<RwLock<Cluster>> {
-        if let Some(c) = self.clusters.read().get(id) {
-            return c.clone();
-        }
-        self.clusters.write().entry(id.clone()).or_default().clone()
+        self.clusters.read().get(id).cloned().unwrap_or_default()
     }
 
     fn window(&self) -> Window {
         let o = &self.options;
+        let short = self.history.load(Ordering::Relaxed) > o.max_total_history_bytes;
         Window {
-            min_events: o.min_events,
-            max_events: o.max_events,
+            min_events: if short { FEW_EVENTS.min(o.min_events) } else { o.min_events },
+            max_events: if short { MORE_EVENTS.min(o.max_events) } else { o.max_events },
             max_bytes: o.max_history_bytes,
-            seconds: o.history_seconds,
+            seconds: if short { FEW_SECONDS.min(o.history_seconds) } else { o.history_seconds },
         }
     }
 
     /// Checks expectations and gives each operation its revision. On error the overlay is unchanged.
     fn stage(&self, batch: Batch, overlay: &mut Overlay) -> Result<Vec<Staged>, CommitError> {
-        let cluster = self.cluster(&batch.cluster);
+        let cluster = self.clusters.read().get(&batch.cluster).cloned();
+        let cluster = cluster.ok_or_else(|| CommitError::NoCluster(batch.cluster.clone()))?;
         let published = cluster.read();
         let current = |o: &Overlay, table: &TableName, key: &Arc<str>| {
             // Hashing three strings only pays when something is staged.
@@ -361,7 +381,10 @@ impl Inner {
                 previous: None,
                 current: (!s.deleted).then(|| s.entry.clone()),
             });
+            let held = table.ring_bytes;
             let before = table.publish(s, now, window);
+            // Wraps below zero and back: the sum is right.
+            self.history.fetch_add(table.ring_bytes.wrapping_sub(held), Ordering::Relaxed);
             if let Some(d) = &mut delta {
                 d.previous = before;
             }
@@ -393,10 +416,17 @@ impl Inner {
         }
     }
 
+    fn found_now(&self, id: &ClusterId, base: &Base) {
+        let mut clusters = self.clusters.write();
+        clusters.entry(id.clone()).or_insert_with(|| Arc::new(RwLock::new(Cluster::on(base))));
+    }
+
     fn drop_now(&self, id: &ClusterId) {
         // Watchers hold the cluster's Arc: emptying it closes their channels.
         if let Some(c) = self.clusters.write().remove(id) {
-            c.write().tables.clear();
+            let tables = std::mem::take(&mut c.write().tables);
+            let held = tables.values().map(|t| t.ring_bytes).sum();
+            self.history.fetch_sub(held, Ordering::Relaxed);
         }
         self.tell_feeds(|f| f.drop_cluster(id));
     }
@@ -409,6 +439,10 @@ impl Inner {
                 let entries = staged.iter().map(|s| s.entry.clone()).collect();
                 self.publish(&id, staged);
                 Ok(entries)
+            }
+            Work::Found(id, base) => {
+                self.found_now(&id, &base);
+                Ok(Vec::new())
             }
             Work::DropCluster(id) => {
                 self.drop_now(&id);
@@ -427,7 +461,18 @@ impl Inner {
                 let _ = reply.send(Err(CommitError::Poisoned));
                 continue;
             }
+            let mut founded = None;
             let record = match work {
+                Work::Found(cluster, base) => {
+                    // Nobody writes to a cluster before it is founded, so it may be visible before it is durable.
+                    if self.clusters.read().contains_key(&cluster) {
+                        let _ = reply.send(Ok(Vec::new()));
+                        continue;
+                    }
+                    self.found_now(&cluster, &base);
+                    founded = Some(cluster.clone());
+                    Record::Commit { cluster, changes: base.changes() }
+                }
                 Work::Commit(batch) => {
                     let cluster = batch.cluster.clone();
                     match self.stage(batch, &mut overlay) {
@@ -441,7 +486,7 @@ impl Inner {
                 Work::DropCluster(cluster) => Record::DropCluster { cluster },
             };
             record::frame(&mut state.frames, &record);
-            accepted.push((record, reply));
+            accepted.push((record, founded, reply));
         }
         if accepted.is_empty() {
             return;
@@ -451,20 +496,24 @@ impl Inner {
             Ok(Err(e)) => Some(e),
             Err(e) => {
                 state.poisoned = true;
-                self.poisoned.store(true, std::sync::atomic::Ordering::Relaxed);
+                self.poisoned.store(true, Ordering::Relaxed);
                 tracing::error!(error = %e, "the log could not be synced; refusing writes until restart");
                 Some(e)
             }
         };
         if let Some(e) = failure {
             let e = Arc::new(e);
-            for (_, reply) in accepted {
+            for (_, founded, reply) in accepted {
+                if let Some(id) = founded {
+                    self.drop_now(&id);
+                }
                 let _ = reply.send(Err(CommitError::Log(e.clone())));
             }
             return;
         }
-        for (record, reply) in accepted {
+        for (record, founded, reply) in accepted {
             let entries = match record {
+                _ if founded.is_some() => Vec::new(),
                 Record::Commit { cluster, changes } => {
                     let entries = changes.iter().map(|s| s.entry.clone()).collect();
                     self.publish(&cluster, changes);

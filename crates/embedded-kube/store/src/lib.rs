@@ -34,7 +34,7 @@ pub use engine::{Options, Store};
 pub use feed::{Delta, Feed, News};
 pub use log::OpenError;
 pub use meta::{Meta, Owner};
-pub use table::{Entry, Event, EventKind, View};
+pub use table::{Base, Entry, Event, EventKind, View};
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -123,6 +123,8 @@ pub enum CommitError {
     /// The expectation of operation `index` did not hold; `current` is what stands there.
     #[error("key {key} of table {table} is not as expected")]
     Conflict { index: usize, table: TableName, key: String, current: Option<Arc<Entry>> },
+    #[error("there is no cluster {0:?}")]
+    NoCluster(ClusterId),
     /// The log could not be written; nothing was changed.
     #[error("the write-ahead log could not be written: {0}")]
     Log(Arc<std::io::Error>),

@@ -7,8 +7,9 @@
 
 use crate::ClusterId;
 use crate::record::{self, Record};
-use crate::table::{Cluster, Clusters, Table};
+use crate::table::{Cluster, Clusters, Entry, Staged, Table};
 use parking_lot::RwLock;
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ impl Log {
     pub(crate) fn open(dir: &Path) -> Result<(Log, Clusters), OpenError> {
         fs::create_dir_all(dir).map_err(io_err("create", dir))?;
         let lock = lock(dir)?;
-        let mut clusters = Clusters::new();
+        let mut clusters = Recovered::default();
         let (segments, snapshots) = scan(dir)?;
         let mut first = 0;
         for n in snapshots.iter().rev() {
@@ -74,7 +75,7 @@ impl Log {
             }
             // Incomplete: the rename came before a crash lost its data. Older state is still here.
             tracing::warn!(path = %path.display(), "ignoring an incomplete snapshot");
-            clusters.clear();
+            clusters = Recovered::default();
         }
         let live: Vec<u64> = segments.into_iter().filter(|n| *n >= first).collect();
         for (i, n) in live.iter().enumerate() {
@@ -97,7 +98,7 @@ impl Log {
             .map_err(io_err("open", &path))?;
         file.seek(SeekFrom::Start(len)).map_err(io_err("seek in", &path))?;
         sync_dir(dir).map_err(io_err("sync", dir))?;
-        Ok((Log { dir: dir.to_owned(), _lock: lock, file, segment: last, len }, clusters))
+        Ok((Log { dir: dir.to_owned(), _lock: lock, file, segment: last, len }, clusters.clusters))
     }
 
     /// Appends and syncs. On a failed write the segment is cut back and stays usable (`Ok(Err)`); a failed
@@ -172,7 +173,7 @@ fn scan(dir: &Path) -> Result<(Vec<u64>, Vec<u64>), OpenError> {
 }
 
 /// Replays one segment; returns its whole length after cutting a torn tail.
-fn replay(path: &Path, last: bool, clusters: &mut Clusters) -> Result<u64, OpenError> {
+fn replay(path: &Path, last: bool, clusters: &mut Recovered) -> Result<u64, OpenError> {
     let data = fs::read(path).map_err(io_err("read", path))?;
     let mut at = 0;
     while at < data.len() {
@@ -206,7 +207,7 @@ fn valid_frame_after(data: &[u8], from: usize) -> bool {
     false
 }
 
-fn load_snapshot(path: &Path, clusters: &mut Clusters) -> Result<bool, OpenError> {
+fn load_snapshot(path: &Path, clusters: &mut Recovered) -> Result<bool, OpenError> {
     let data = fs::read(path).map_err(io_err("read", path))?;
     let (mut at, mut objects, mut complete) = (0, 0u64, false);
     while at < data.len() {
@@ -226,15 +227,40 @@ fn load_snapshot(path: &Path, clusters: &mut Clusters) -> Result<bool, OpenError
     Ok(complete)
 }
 
-fn cluster<'a>(clusters: &'a mut Clusters, id: &ClusterId) -> &'a Arc<RwLock<Cluster>> {
-    clusters.entry(id.clone()).or_default()
+/// The state so far, and what clusters were founded on: found in several, kept once.
+#[derive(Default)]
+struct Recovered {
+    clusters: Clusters,
+    shared: HashMap<u64, Arc<Entry>>,
+}
+
+/// Founding objects have the first revisions of their cluster.
+const FOUNDING: u64 = 512;
+
+impl Recovered {
+    fn share(&mut self, mut change: Staged) -> Staged {
+        if change.deleted || change.entry.revision > FOUNDING {
+            return change;
+        }
+        let sum = xxhash_rust::xxh3::xxh3_64(&change.entry.bytes);
+        let known = self.shared.entry(sum).or_insert_with(|| change.entry.clone());
+        if known.bytes == change.entry.bytes {
+            change.entry = known.clone();
+        }
+        change
+    }
+}
+
+fn cluster<'a>(clusters: &'a mut Recovered, id: &ClusterId) -> &'a Arc<RwLock<Cluster>> {
+    clusters.clusters.entry(id.clone()).or_default()
 }
 
 /// Applies a record without history: a restarted server has the state, and the floor of each table says
 /// from which revision a watch may still resume.
-fn apply(record: Record, clusters: &mut Clusters) {
+fn apply(record: Record, clusters: &mut Recovered) {
     match record {
         Record::Commit { cluster: id, changes } => {
+            let changes: Vec<_> = changes.into_iter().map(|c| clusters.share(c)).collect();
             let mut c = cluster(clusters, &id).write();
             for change in changes {
                 let revision = change.entry.revision;
@@ -249,7 +275,7 @@ fn apply(record: Record, clusters: &mut Clusters) {
             }
         }
         Record::DropCluster { cluster } => {
-            clusters.remove(&cluster);
+            clusters.clusters.remove(&cluster);
         }
         Record::ClusterHead { cluster: id, revision, floors } => {
             let mut c = cluster(clusters, &id).write();

@@ -84,7 +84,7 @@ pub(crate) struct Table {
     pub(crate) objects: Objects,
     pub(crate) ring: VecDeque<Arc<Event>>,
     /// Bytes of the states in the ring, which may be alive only because of it.
-    ring_bytes: usize,
+    pub(crate) ring_bytes: usize,
     /// Every change after this revision is in the ring.
     pub(crate) floor: u64,
     pub(crate) wake: watch::Sender<u64>,
@@ -169,6 +169,42 @@ impl Table {
     }
 }
 
+/// Objects that many clusters begin with. They are stored once: every cluster's maps share them, entries and
+/// nodes, until it changes its own.
+#[derive(Debug)]
+pub struct Base {
+    pub(crate) revision: u64,
+    pub(crate) tables: HashMap<TableName, Objects>,
+}
+
+impl Base {
+    /// Objects in the order of their revisions, which begin at 1.
+    pub fn new(objects: Vec<(TableName, String, crate::Draft)>) -> Base {
+        let mut base = Base { revision: 0, tables: HashMap::new() };
+        for (table, key, draft) in objects {
+            base.revision += 1;
+            let entry = Entry { bytes: draft.fill(base.revision), revision: base.revision, meta: draft.meta };
+            base.tables.entry(table).or_default().insert(Arc::from(key), Arc::new(entry));
+        }
+        base
+    }
+
+    /// As changes, in order, for the log.
+    pub(crate) fn changes(&self) -> Vec<Staged> {
+        let mut all: Vec<Staged> = (self.tables.iter())
+            .flat_map(|(table, objects)| objects.iter().map(move |(key, entry)| (table, key, entry)))
+            .map(|(table, key, entry)| Staged {
+                table: table.clone(),
+                key: key.clone(),
+                entry: entry.clone(),
+                deleted: false,
+            })
+            .collect();
+        all.sort_by_key(|s| s.entry.revision);
+        all
+    }
+}
+
 /// A change that has its revision and final bytes but is not visible yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Staged {
@@ -186,6 +222,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
+    /// A cluster that begins with `base`.
+    pub(crate) fn on(base: &Base) -> Cluster {
+        let tables = base.tables.iter().map(|(name, objects)| {
+            let mut table = Table::new(base.revision);
+            table.objects = objects.clone();
+            (name.clone(), table)
+        });
+        Cluster { revision: base.revision, tables: tables.collect() }
+    }
+
     pub(crate) fn table(&mut self, name: &TableName) -> &mut Table {
         // A table never touched has no history to miss: its floor is the beginning.
         self.tables.entry(name.clone()).or_insert_with(|| Table::new(0))

@@ -38,13 +38,27 @@ fn options() -> Options {
     Options::new(clock::system())
 }
 
+/// A store with our cluster in it.
+async fn founded(store: Store) -> Store {
+    store.found(&id(), &Arc::new(Base::new(Vec::new()))).await.unwrap();
+    store
+}
+
+async fn memory(options: Options) -> Store {
+    founded(Store::memory(options)).await
+}
+
+async fn open(dir: &Path, options: Options) -> Store {
+    founded(Store::open(dir, options).unwrap()).await
+}
+
 fn names(v: &View) -> Vec<String> {
     v.objects.keys().map(ToString::to_string).collect()
 }
 
 #[tokio::test]
 async fn commits_check_expectations_and_fill_the_revision() {
-    let s = Store::memory(options());
+    let s = memory(options()).await;
     let e = s.commit(put("a", Expect::Absent)).await.unwrap();
     assert_eq!(e[0].revision, 1);
     assert!(std::str::from_utf8(&e[0].bytes).unwrap().contains("\"resourceVersion\":\"1\""));
@@ -67,7 +81,7 @@ async fn commits_check_expectations_and_fill_the_revision() {
 
 #[tokio::test]
 async fn watchers_see_each_change_once_in_order_and_old_views_stay() {
-    let s = Store::memory(options());
+    let s = memory(options()).await;
     let mut c = s.watch(&id(), &table(), 0).unwrap();
     s.commit(put("a", Expect::Absent)).await.unwrap();
     s.commit(put("b", Expect::Absent)).await.unwrap();
@@ -85,7 +99,7 @@ async fn watchers_see_each_change_once_in_order_and_old_views_stay() {
 
 #[tokio::test]
 async fn a_slow_watcher_is_told_and_never_holds_history() {
-    let s = Store::memory(Options { min_events: 4, max_events: 4, ..options() });
+    let s = memory(Options { min_events: 4, max_events: 4, ..options() }).await;
     let mut c = s.watch(&id(), &table(), 0).unwrap();
     for i in 0..10 {
         s.commit(put(&format!("n{i}"), Expect::Absent)).await.unwrap();
@@ -98,7 +112,7 @@ async fn a_slow_watcher_is_told_and_never_holds_history() {
 
 #[tokio::test]
 async fn large_objects_shorten_history_instead_of_filling_memory() {
-    let s = Store::memory(Options { max_history_bytes: 10_000, ..options() });
+    let s = memory(Options { max_history_bytes: 10_000, ..options() }).await;
     for i in 0..100 {
         let b = Batch::one(&id(), &table(), format!("ns/{i}"), Expect::Any, Change::Put(draft("x", 1000)));
         s.commit(b).await.unwrap();
@@ -109,8 +123,9 @@ async fn large_objects_shorten_history_instead_of_filling_memory() {
 
 #[tokio::test]
 async fn clusters_are_apart_and_can_be_dropped() {
-    let s = Store::memory(options());
+    let s = memory(options()).await;
     let other = ClusterId::new("other");
+    s.found(&other, &Arc::new(Base::new(Vec::new()))).await.unwrap();
     s.commit(put("a", Expect::Absent)).await.unwrap();
     let mut w = s.watch(&other, &table(), 0).unwrap();
     let mut b = put("a", Expect::Absent);
@@ -125,7 +140,7 @@ async fn clusters_are_apart_and_can_be_dropped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_writes_survive_and_watches_resume() {
     let dir = tempfile::tempdir().unwrap();
-    let s = Store::open(dir.path(), options()).unwrap();
+    let s = open(dir.path(), options()).await;
     let writes = (0..200).map(|i| {
         let s = s.clone();
         tokio::spawn(async move { s.commit(put(&format!("n{i:03}"), Expect::Absent)).await.unwrap() })
@@ -140,7 +155,7 @@ async fn acknowledged_writes_survive_and_watches_resume() {
     s.close();
     assert!(matches!(s.commit(put("late", Expect::Absent)).await, Err(CommitError::Closed)));
     drop(s);
-    let s = Store::open(dir.path(), options()).unwrap();
+    let s = open(dir.path(), options()).await;
     let v = s.view(&id(), &table());
     assert_eq!((v.revision, v.objects.len()), (201, 199));
     assert_eq!(v.objects["ns/n000"].meta.label("b"), Some("2"));
@@ -153,7 +168,7 @@ async fn acknowledged_writes_survive_and_watches_resume() {
 async fn snapshots_replace_segments() {
     let dir = tempfile::tempdir().unwrap();
     let small = || Options { segment_bytes: 20_000, ..options() };
-    let s = Store::open(dir.path(), small()).unwrap();
+    let s = open(dir.path(), small()).await;
     for i in 0..400 {
         let b =
             Batch::one(&id(), &table(), format!("ns/n{}", i % 20), Expect::Any, Change::Put(draft("x", 300)));
@@ -165,7 +180,7 @@ async fn snapshots_replace_segments() {
         fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(files.iter().filter(|f| f.starts_with("snap-")).count(), 1, "{files:?}");
     assert!(files.iter().filter(|f| f.starts_with("log-")).count() <= 4, "{files:?}");
-    let s = Store::open(dir.path(), small()).unwrap();
+    let s = open(dir.path(), small()).await;
     let v = s.view(&id(), &table());
     assert_eq!((v.revision, v.objects.len()), (400, 20));
 }
@@ -184,7 +199,7 @@ fn last_segment(dir: &Path) -> std::path::PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_torn_tail_is_cut_wherever_the_crash_came() {
     let dir = tempfile::tempdir().unwrap();
-    let s = Store::open(dir.path(), options()).unwrap();
+    let s = open(dir.path(), options()).await;
     let path = last_segment(dir.path());
     let mut ends = vec![0];
     for i in 0..4 {
@@ -196,14 +211,14 @@ async fn a_torn_tail_is_cut_wherever_the_crash_came() {
     let whole = fs::read(&path).unwrap();
     for cut in ends[2]..whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
-        let s = Store::open(dir.path(), options()).unwrap();
+        let s = open(dir.path(), options()).await;
         let complete = ends.iter().filter(|e| **e <= cut).count() - 1;
         assert_eq!(s.view(&id(), &table()).objects.len(), complete, "cut at {cut}");
         assert_eq!(s.current(&id()), complete as u64);
         s.commit(put("after", Expect::Absent)).await.unwrap();
         s.close();
         drop(s);
-        let s = Store::open(dir.path(), options()).unwrap();
+        let s = open(dir.path(), options()).await;
         assert_eq!(s.view(&id(), &table()).objects.len(), complete + 1, "cut at {cut}, written on");
         s.close();
     }
@@ -212,7 +227,7 @@ async fn a_torn_tail_is_cut_wherever_the_crash_came() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hole_in_the_middle_is_refused_not_served() {
     let dir = tempfile::tempdir().unwrap();
-    let s = Store::open(dir.path(), options()).unwrap();
+    let s = open(dir.path(), options()).await;
     for i in 0..3 {
         s.commit(put(&format!("n{i}"), Expect::Absent)).await.unwrap();
     }
@@ -238,12 +253,14 @@ proptest::proptest! {
 /// A feed tells of what stood there, merges what happens to one object, and forgets a cluster with its news.
 #[tokio::test]
 async fn a_feed_holds_outcomes() {
-    let s = Store::memory(options());
+    let s = memory(options()).await;
     let other = ClusterId::new("other");
     let elsewhere = |expect| Batch { cluster: other.clone(), ..put("b", expect) };
     s.commit(put("a", Expect::Absent)).await.unwrap();
     let feed = s.feed();
     s.commit(put("a", Expect::Any)).await.unwrap();
+    assert!(matches!(s.commit(elsewhere(Expect::Absent)).await, Err(CommitError::NoCluster(_))));
+    s.found(&other, &Arc::new(Base::new(Vec::new()))).await.unwrap();
     s.commit(elsewhere(Expect::Absent)).await.unwrap();
     feed.changed().await;
     let news = feed.take();
@@ -261,4 +278,46 @@ async fn a_feed_holds_outcomes() {
     assert!(news.deltas[0].current.is_none());
     assert_eq!(news.dropped, [other]);
     assert!(feed.take().deltas.is_empty());
+}
+
+/// Clusters share what they are founded on, until they change it, and again after a restart.
+#[tokio::test]
+async fn founded_clusters_share() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Arc::new(Base::new(vec![(table(), object_key("ns", "a"), draft("a", 10))]));
+    let ids = [ClusterId::new("one"), ClusterId::new("two")];
+    let shared = |s: &Store| {
+        let [x, y] = ids.each_ref().map(|i| s.get(i, &table(), "ns/a").unwrap());
+        Arc::ptr_eq(&x, &y)
+    };
+    let s = Store::open(dir.path(), options()).unwrap();
+    for i in &ids {
+        s.found(i, &base).await.unwrap();
+        assert_eq!(s.current(i), 1);
+    }
+    assert!(shared(&s));
+    s.close();
+    let s = Store::open(dir.path(), options()).unwrap();
+    assert!(shared(&s));
+    let batch = Batch { cluster: ids[0].clone(), ..put("a", Expect::Revision(1)) };
+    s.commit(batch).await.unwrap();
+    assert!(!shared(&s));
+    assert_eq!(s.get(&ids[1], &table(), "ns/a").unwrap().revision, 1);
+    s.drop_cluster(&ids[0]).await.unwrap();
+    assert!(s.get(&ids[0], &table(), "ns/a").is_none());
+    assert_eq!(s.clusters(), [ids[1].clone()]);
+}
+
+/// Beyond the budget of all, each table keeps only the last events.
+#[tokio::test]
+async fn history_is_bounded_over_all_tables() {
+    let s = memory(Options { max_total_history_bytes: 20_000, ..options() }).await;
+    for n in 0..1000 {
+        let change = Change::Put(draft("a", 1000));
+        let b = Batch::one(&id(), &TableName::from(format!("/t{}", n % 2)), "a".into(), Expect::Any, change);
+        s.commit(b).await.unwrap();
+    }
+    let t0: TableName = Arc::from("/t0");
+    assert!(s.view_at(&id(), &t0, 900).is_ok());
+    assert!(matches!(s.view_at(&id(), &t0, 10), Err(HistoryError::TooOld { .. })));
 }

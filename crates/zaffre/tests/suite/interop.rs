@@ -36,3 +36,18 @@ fn a_go_controller_manager() {
     c.env("KUBECONFIG", kubeconfig).current_dir(testkit::tools::workspace_root().join("interop/go/manager"));
     check(c, "the Go manager");
 }
+
+/// The same program owning Deployments, where something runs them.
+#[test]
+fn a_go_operator_with_workloads() {
+    let Some(manager) = testkit::tools::go_manager() else {
+        testkit::tools::skipped("the Go operator: there is no go tool to build it");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, kubeconfig) = serve(dir.path(), &["--in-memory", "--nodes", "2"]);
+    let mut c = Command::new(manager);
+    c.arg("--workloads").env("KUBECONFIG", kubeconfig);
+    c.current_dir(testkit::tools::workspace_root().join("interop/go/manager"));
+    check(c, "the Go operator");
+}

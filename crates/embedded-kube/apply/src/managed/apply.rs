@@ -35,6 +35,11 @@ pub enum ApplyError {
     Invalid { namespace: String, name: String, api_version: String, kind: String, errors: Vec<String> },
 }
 
+/// A version as errors show it: the core group is there, though empty.
+pub fn group_version(api_version: &str) -> String {
+    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
+}
+
 fn list(errors: &[String]) -> String {
     match errors {
         [one] => one.clone(),
@@ -60,8 +65,10 @@ pub fn apply<'a>(
     let node = types.node(writer.api_version);
     let claimed = typed::read(config, node).map_err(|errors| invalid(config, writer, errors))?;
     let claimed = recordable(claimed, reset);
+    let said = config;
     let config = heard(config, reset, node);
-    let attempt = Attempt { types, live, config: &config, claimed, writer, reset, node };
+    let ignored = matches!(config, Cow::Owned(_)) && live.is_some_and(|l| !typed::covers(l, said, node));
+    let attempt = Attempt { types, live, config: &config, claimed, writer, reset, node, ignored };
     if let Some(live) = live.filter(|live| attempt.is_satisfied(live)) {
         return Ok(Applied { object: Cow::Borrowed(live), changed: false });
     }
@@ -94,7 +101,7 @@ fn invalid(config: &Value, writer: &Writer<'_>, errors: Vec<String>) -> ApplyErr
     ApplyError::Invalid {
         namespace: text(&["metadata", "namespace"]),
         name: text(&["metadata", "name"]),
-        api_version: writer.api_version.to_owned(),
+        api_version: group_version(writer.api_version),
         kind: text(&["kind"]),
         errors,
     }
@@ -131,6 +138,8 @@ struct Attempt<'a, 'l> {
     writer: &'a Writer<'a>,
     reset: &'a Set,
     node: Option<Node<'a>>,
+    /// It would change something the endpoint does not listen to.
+    ignored: bool,
 }
 
 impl<'l> Attempt<'_, 'l> {
@@ -221,7 +230,6 @@ impl<'l> Attempt<'_, 'l> {
         if !changes_value && !annotated && same_claim && !takes && !first {
             return Ok(Applied { object: Cow::Borrowed(live), changed: false });
         }
-        let keeps_time = same_claim && !changes_value;
         let (time, wire) = match last {
             Last::Same(own) => {
                 (own.get("time").and_then(Value::as_str).map(str::to_owned), own.get("fieldsV1"))
@@ -229,7 +237,8 @@ impl<'l> Attempt<'_, 'l> {
             Last::Other(last) => (last.time, None),
             Last::Nothing => (None, None),
         };
-        let time = if keeps_time { time } else { Some(writer.now.to_owned()) };
+        // Time says when a value was last changed: to claim what is already so does not count.
+        let time = if changes_value || self.ignored { Some(writer.now.to_owned()) } else { time };
         managers.drop_empty();
         if !claimed.is_empty() {
             managers.entries.push(self.entry(time));

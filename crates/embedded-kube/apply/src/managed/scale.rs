@@ -37,49 +37,34 @@ pub fn parent_to_scale(parent: Option<&Value>, replicas: &[&str]) -> Option<Valu
 }
 
 /// The parent's managed fields after a write of the Scale object by `api_version`, the parent's version.
+///
+/// A claim that went through a Scale comes back as an entry of its own and without a time, also for those who
+/// made it elsewhere; only appliers, who have one entry each, keep theirs whole.
 pub fn scale_to_parent(
     parent: Option<&Value>,
     scale: Option<&Value>,
     replicas: &[&str],
     api_version: &str,
 ) -> Option<Value> {
-    let replicas = path(replicas);
-    let owned = only(&replicas);
-    let scale = Managers::decode_or_empty(scale);
+    let owned = only(&path(replicas));
+    let in_scale = path(&["spec", "replicas"]);
+    let mut claims: Vec<ManagedEntry> = Managers::decode_or_empty(scale)
+        .entries
+        .into_iter()
+        .filter(|s| s.fields.has(&in_scale))
+        .map(|s| ManagedEntry { api_version: api_version.to_owned(), time: None, fields: owned.clone(), ..s })
+        .collect();
     let mut out = Managers::decode_or_empty(parent);
-    let named = |e: &ManagedEntry, o: &ManagedEntry| {
-        e.manager == o.manager && e.operation == o.operation && e.subresource == o.subresource
-    };
     for e in &mut out.entries {
-        let still = scale.entries.iter().find(|s| named(s, e)).filter(|_| e.fields.has(&replicas));
-        match still {
-            Some(s) => e.time.clone_from(&s.time),
-            None => e.fields = e.fields.difference(&owned),
+        e.fields = e.fields.difference(&owned);
+        let whole =
+            |c: &ManagedEntry| c.same_manager(e) && (c.operation == Operation::Apply || c.time == e.time);
+        if let Some(i) = claims.iter().position(whole) {
+            claims.remove(i);
+            e.fields = e.fields.union(&owned);
         }
     }
-    for s in scale.entries {
-        let known = out.entries.iter().any(|e| named(e, &s) && e.fields.has(&replicas));
-        if known || !s.fields.has(&path(&["spec", "replicas"])) {
-            continue;
-        }
-        match out.position(&s.manager, s.operation, &s.subresource, api_version) {
-            Some(i) => {
-                let e = &mut out.entries[i];
-                e.fields = e.fields.union(&owned);
-                e.time = s.time;
-            }
-            None => out.entries.push(ManagedEntry {
-                api_version: api_version.to_owned(),
-                fields: owned.clone(),
-                subresource: if s.operation == Operation::Update {
-                    "scale".to_owned()
-                } else {
-                    s.subresource.clone()
-                },
-                ..s
-            }),
-        }
-    }
+    out.entries.append(&mut claims);
     out.drop_empty();
     out.encode()
 }
@@ -102,6 +87,12 @@ mod tests {
             json!([entry("a", "", "apps/v1", json!({"f:spec": {"f:paused": {}, "f:replicas": {}}}))]);
         let scale = parent_to_scale(Some(&parent), &["spec", "replicas"]).unwrap();
         assert_eq!(scale, json!([entry("a", "", "autoscaling/v1", json!({"f:spec": {"f:replicas": {}}}))]));
+        // Whoever updated elsewhere is entered once more, without a time.
+        let mut timed = parent.clone();
+        timed[0]["time"] = json!("2026-01-01T00:00:00Z");
+        let split = scale_to_parent(Some(&timed), Some(&scale), &["spec", "replicas"], "apps/v1").unwrap();
+        assert_eq!(split[0], entry("a", "", "apps/v1", json!({"f:spec": {"f:replicas": {}}})));
+        assert_eq!(split[1]["fieldsV1"], json!({"f:spec": {"f:paused": {}}}));
         let same = scale_to_parent(Some(&parent), Some(&scale), &["spec", "replicas"], "apps/v1");
         assert_eq!(same.as_ref(), Some(&parent));
         let written = json!([entry("hpa", "scale", "autoscaling/v1", json!({"f:spec": {"f:replicas": {}}}))]);

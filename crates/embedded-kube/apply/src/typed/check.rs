@@ -1,11 +1,12 @@
 //! What an applied configuration must not do.
 //!
 //! A configuration is read as a set of claims, so it has to be readable: every field declared, every list
-//! item identified, no item twice. Live objects are exempt. Scalar types are left to validation proper,
-//! which knows formats and quantities.
+//! item identified, no item twice, every scalar of its type. Live objects are exempt. Formats and quantities are
+//! left to validation proper, which knows them.
 
 use super::shape::{Keys, Shape, Type};
 use crate::fieldset::{Element, Path};
+use crate::strategic::go_format;
 use ek_meta::{Node, SchemaType};
 use serde_json::{Map, Value};
 
@@ -19,13 +20,41 @@ pub fn check(value: &Value, node: Option<Node<'_>>) -> Vec<String> {
 fn visit(v: &Value, ty: Type<'_>, path: &mut Vec<Element>, errors: &mut Vec<String>) {
     if !ty.fits(v) {
         let list = ty.node().is_some_and(|n| n.schema.ty == Some(SchemaType::Array));
-        report(errors, path, if list { "expected list" } else { "expected map" });
+        let expected = if list { "list" } else { "map" };
+        report(errors, path, &format!("expected {expected}, got &{{{}}}", go_format(v)));
+    }
+    if let Some(what) = ty.node().and_then(|n| wrong_scalar(v, n.schema)) {
+        report(errors, path, &what);
     }
     match (ty.shape(v), v) {
         (Shape::Map, Value::Object(m)) => map(m, ty, path, errors),
         (shape @ (Shape::Keyed(_) | Shape::Set), Value::Array(items)) => list(items, ty, shape, path, errors),
         _ => {}
     }
+}
+
+/// A value where the schema wants a scalar of another type; what has no type, or two, takes any.
+fn wrong_scalar(v: &Value, s: &ek_meta::Schema) -> Option<String> {
+    if v.is_null() || s.preserve_unknown || s.int_or_string {
+        return None;
+    }
+    // Each in the words, and with the view of the value, of the library that defines this.
+    Some(match s.ty? {
+        SchemaType::Integer | SchemaType::Number if !v.is_number() => {
+            let found = match v {
+                Value::Bool(_) => "bool",
+                Value::String(_) => "string",
+                Value::Array(_) => "[]interface {}",
+                _ => "map[string]interface {}",
+            };
+            format!("expected numeric (int or float), got {found}")
+        }
+        SchemaType::String if !v.is_string() => {
+            format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_format(v))
+        }
+        SchemaType::Boolean if !v.is_boolean() => format!("expected boolean, got &{{{}}}", go_format(v)),
+        _ => return None,
+    })
 }
 
 fn report(errors: &mut Vec<String>, path: &[Element], what: &str) {
@@ -106,15 +135,19 @@ mod tests {
     #[test]
     fn table() {
         let pod = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
-        let cases: [(Value, &[&str]); 8] = [
+        let cases: [(Value, &[&str]); 9] = [
             (
                 json!({"apiVersion": "v1", "kind": "D", "metadata": {"name": "x"}, "spec": {"raw": {"any": [1]}}}),
                 &[],
             ),
             (json!({"spec": {"replica": 1}}), &[".spec.replica: field not declared in schema"]),
             (json!({"metadata": {"nam": "x"}}), &[".metadata.nam: field not declared in schema"]),
-            (json!({"spec": [1]}), &[".spec: expected map"]),
-            (pod(json!({})), &[".spec.template.spec.containers: expected list"]),
+            (json!({"spec": [1]}), &[".spec: expected map, got &{[1]}"]),
+            (
+                json!({"spec": {"replicas": "x"}}),
+                &[".spec.replicas: expected numeric (int or float), got string"],
+            ),
+            (pod(json!({})), &[".spec.template.spec.containers: expected list, got &{map[]}"]),
             (
                 pod(json!([{"name": "a"}, {"name": "a"}])),
                 &[".spec.template.spec.containers: duplicate entries for key [name=\"a\"]"],

@@ -75,6 +75,7 @@ fn table(group: &str, plural: &str) -> Option<Table> {
         ("batch", "jobs") => workloads::JOBS,
         ("batch", "cronjobs") => workloads::CRON_JOBS,
         ("autoscaling", "horizontalpodautoscalers") => policy::AUTOSCALERS,
+        ("autoscaling", "scales") => workloads::SCALES,
         ("", "services") => network::SERVICES,
         ("", "endpoints") => network::ENDPOINTS,
         ("discovery.k8s.io", "endpointslices") => network::ENDPOINT_SLICES,

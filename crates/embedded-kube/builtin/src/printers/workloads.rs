@@ -30,6 +30,25 @@ pub(super) const POD_TEMPLATES: Table = (
     },
 );
 
+/// What scale subresources show.
+pub(super) const SCALES: Table = (
+    &[
+        // Without the format names have everywhere else.
+        text("Name", NAME.description),
+        int("Desired", "Number of replicas asked for."),
+        int("Available", "Number of replicas there are."),
+        AGE,
+    ],
+    |obj, now| {
+        vec![
+            cells::name(obj),
+            json!(count(obj, &["spec", "replicas"])),
+            json!(count(obj, &["status", "replicas"])),
+            cells::age(obj, now),
+        ]
+    },
+);
+
 const REPLICAS: &[Column] = &[
     NAME,
     int("Desired", "Number of pods asked for."),

@@ -6,6 +6,9 @@ use crate::json::{bool_of, int_of, is_zero, str_of};
 use ek_meta::selector::LabelSelector;
 use serde_json::Value;
 
+/// The names of the time zone database. Only names: what they mean is the controller's business.
+const ZONES: &str = include_str!("zones.txt");
+
 pub(super) fn job(e: &mut Errors, new: &Value, old: Option<&Value>) {
     let (p, s) = (Path::ROOT.child("spec"), spec(new));
     job_spec(e, &p, s);
@@ -115,6 +118,8 @@ pub(super) fn cron_job(e: &mut Errors, new: &Value, old: Option<&Value>) {
                 zone,
                 "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
             );
+        } else if !ZONES.lines().any(|z| z == zone) {
+            e.invalid(&p.child("timeZone"), zone, format!("unknown time zone {zone}"));
         }
     }
     e.not_negative(

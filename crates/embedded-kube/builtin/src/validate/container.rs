@@ -175,6 +175,12 @@ pub(super) fn resources(e: &mut Errors, p: &Path<'_>, r: &Value) {
     let before = e.0.len();
     quantities(e, p, r, "limits");
     quantities(e, p, r, "requests");
+    for key in ["limits", "requests"] {
+        let p = p.child(key);
+        for name in r.get(key).and_then(Value::as_object).into_iter().flat_map(|m| m.keys()) {
+            resource_name(e, &p.key(name), name);
+        }
+    }
     if e.0.len() > before {
         return;
     }
@@ -189,6 +195,26 @@ pub(super) fn resources(e: &mut Errors, p: &Path<'_>, r: &Value) {
                 format!("must be less than or equal to {name} limit of {shown}"),
             );
         }
+    }
+}
+
+/// What the system counts itself.
+fn is_own_resource(name: &str) -> bool {
+    matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
+}
+
+fn resource_name(e: &mut Errors, p: &Path<'_>, name: &str) {
+    if is_own_resource(name) {
+        return;
+    }
+    let wrong = names::qualified_name(name);
+    if !wrong.is_empty() {
+        wrong.into_iter().for_each(|m| e.invalid(p, name, m));
+    } else if !name.contains('/') {
+        if !super::policy::is_standard_resource(name) {
+            e.invalid(p, name, "must be a standard resource type or fully qualified");
+        }
+        e.invalid(p, name, "must be a standard resource for containers");
     }
 }
 

@@ -75,6 +75,16 @@ pub(super) fn config_map(e: &mut Errors, new: &Value, old: Option<&Value>) {
     }
 }
 
+/// What Go says of a text that is no JSON.
+fn not_json(base64: &str) -> String {
+    let bytes = STANDARD.decode(base64).unwrap_or_default();
+    match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
+        None => "unexpected end of JSON input".to_owned(),
+        Some(b'{' | b'[' | b'"') => "unexpected end of JSON input".to_owned(),
+        Some(b) => format!("invalid character '{}' looking for beginning of value", char::from(*b)),
+    }
+}
+
 pub(super) fn secret(e: &mut Errors, new: &Value, old: Option<&Value>) {
     let p = Path::ROOT.child("data");
     let mut size = 0;
@@ -112,7 +122,7 @@ pub(super) fn secret(e: &mut Errors, new: &Value, old: Option<&Value>) {
             Some(v) if k.starts_with(".docker") => {
                 let json = STANDARD.decode(v).ok().and_then(|b| serde_json::from_slice::<Value>(&b).ok());
                 if json.is_none() {
-                    e.invalid(&p.key(k), "<secret contents redacted>", "invalid character in JSON");
+                    e.invalid(&p.key(k), "<secret contents redacted>", not_json(v));
                 }
             }
             Some(_) => {}
@@ -124,23 +134,31 @@ pub(super) fn secret(e: &mut Errors, new: &Value, old: Option<&Value>) {
     }
 }
 
-pub(super) fn event(e: &mut Errors, new: &Value, old: Option<&Value>) {
-    let key = if new.get("regarding").is_some() { "regarding" } else { "involvedObject" };
+/// `group` tells the two APIs apart: the newer asks for more, and names fields after the older.
+pub(super) fn event(e: &mut Errors, new: &Value, old: Option<&Value>, group: &str) {
+    let key = if group.is_empty() { "involvedObject" } else { "regarding" };
     let about = new.get(key).unwrap_or(&Value::Null);
     let (own, theirs) = (ek_meta::object::namespace(new), str_of(about, "namespace"));
     // What has no namespace is reported where cluster-wide events go.
     let fits = if theirs.is_empty() { matches!(own, "" | "default" | "kube-system") } else { own == theirs };
     if !fits {
-        e.invalid(&Path::ROOT.child(key).child("namespace"), theirs, "does not match event.namespace");
+        e.invalid(
+            &Path::ROOT.child("involvedObject").child("namespace"),
+            theirs,
+            "does not match event.namespace",
+        );
     }
-    if key == "regarding" && old.is_none() {
-        for required in ["reportingController", "reportingInstance", "action", "reason"] {
-            e.need(&Path::ROOT, new, required);
+    if !group.is_empty() && old.is_none() {
+        if new.get("eventTime").is_none_or(is_zero) {
+            e.required(&Path::ROOT.child("eventTime"), "");
+        } else {
+            for required in ["reportingController", "reportingInstance", "action", "reason"] {
+                e.need(&Path::ROOT, new, required);
+            }
         }
-        if let Some(t) =
-            new.get("type").and_then(Value::as_str).filter(|t| !matches!(*t, "Normal" | "Warning"))
-        {
-            e.invalid(&Path::ROOT.child("type"), t, format!("has invalid value: {t}"));
+        let ty = str_of(new, "type");
+        if !matches!(ty, "Normal" | "Warning") {
+            e.invalid(&Path::ROOT.child("type"), ty, format!("has invalid value: {ty}"));
         }
         if new.get("note").and_then(Value::as_str).is_some_and(|n| n.len() > 1024) {
             e.invalid(&Path::ROOT.child("message"), "", "can have at most 1024 characters");
@@ -202,13 +220,57 @@ pub(super) fn signing_decision(e: &mut Errors, new: &Value, old: Option<&Value>)
     }
 }
 
+/// Whether bytes are one DER sequence of three parts, as a request is: content, algorithm, signature.
+fn der_sequence(der: &[u8]) -> Result<(), &'static str> {
+    const TRUNCATED: &str = "asn1: syntax error: truncated tag or length";
+    /// The value at the start, and what follows it.
+    fn item(der: &[u8]) -> Result<(u8, &[u8], &[u8]), &'static str> {
+        let (tag, rest) = der.split_first().ok_or(TRUNCATED)?;
+        let (first, rest) = rest.split_first().ok_or(TRUNCATED)?;
+        let (len, rest) = match first & 0x7f {
+            short if first & 0x80 == 0 => (usize::from(short), rest),
+            n @ 1..=4 => {
+                let (digits, rest) = rest.split_at_checked(n.into()).ok_or(TRUNCATED)?;
+                (digits.iter().fold(0, |len, b| len << 8 | usize::from(*b)), rest)
+            }
+            _ => return Err("asn1: structure error: length too large"),
+        };
+        let (value, rest) = rest.split_at_checked(len).ok_or("asn1: syntax error: data truncated")?;
+        Ok((*tag, value, rest))
+    }
+    let (tag, mut parts, after) = item(der)?;
+    if tag != 0x30 {
+        return Err("asn1: structure error: tags don't match");
+    }
+    if !after.is_empty() {
+        return Err("asn1: syntax error: trailing data");
+    }
+    for expected in [0x30, 0x30, 0x03] {
+        let (tag, _, rest) = item(parts).map_err(|_| "asn1: structure error: sequence truncated")?;
+        if tag != expected {
+            return Err("asn1: structure error: tags don't match");
+        }
+        parts = rest;
+    }
+    Ok(())
+}
+
 pub(super) fn signing_request(e: &mut Errors, new: &Value) {
     let (p, s) = (Path::ROOT.child("spec"), spec(new));
     let request = STANDARD.decode(str_of(s, "request")).unwrap_or_default();
     let pem = String::from_utf8_lossy(&request);
-    if !pem.contains("-----BEGIN CERTIFICATE REQUEST-----") {
-        let text = "PEM block type must be CERTIFICATE REQUEST";
-        e.invalid(&p.child("request"), str_of(s, "request"), text);
+    let shown = || s.get("request").filter(|r| !is_zero(r)).cloned().unwrap_or_default();
+    let body = pem
+        .split_once("-----BEGIN CERTIFICATE REQUEST-----")
+        .and_then(|(_, rest)| rest.split_once("-----END CERTIFICATE REQUEST-----"));
+    match body {
+        None => e.invalid(&p.child("request"), shown(), "PEM block type must be CERTIFICATE REQUEST"),
+        Some((body, _)) => {
+            let text: String = body.split_whitespace().collect();
+            if let Err(why) = der_sequence(&STANDARD.decode(text).unwrap_or_default()) {
+                e.invalid(&p.child("request"), shown(), why);
+            }
+        }
     }
     let usages = list(s, "usages");
     if usages.is_empty() {

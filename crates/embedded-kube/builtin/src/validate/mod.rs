@@ -11,6 +11,7 @@ mod batch;
 mod container;
 mod core;
 mod network;
+mod node;
 mod path;
 mod pod;
 mod policy;
@@ -38,14 +39,18 @@ pub fn validate(
         if plural == "certificatesigningrequests" {
             core::signing_decision(&mut e, new, old);
         }
+        if let (true, Some(old)) = (subresource == "resize", old) {
+            pod::resize(&mut e, new, old);
+        }
         return e.0;
     }
     match (group, plural) {
         ("", "configmaps") => core::config_map(&mut e, new, old),
         ("", "secrets") => core::secret(&mut e, new, old),
-        ("" | "events.k8s.io", "events") => core::event(&mut e, new, old),
+        ("" | "events.k8s.io", "events") => core::event(&mut e, new, old, group),
         ("", "pods") => pod::pod(&mut e, new, old),
         ("", "podtemplates") => pod::template(&mut e, &Path::ROOT, new, &[]),
+        ("", "nodes") => node::node(&mut e, new, old),
         ("", "services") => network::service(&mut e, new, old),
         ("", "endpoints") => network::endpoints(&mut e, new),
         ("", "replicationcontrollers") => workloads::replication_controller(&mut e, new),
@@ -128,6 +133,15 @@ fn quantity(v: &Value) -> Option<Quantity> {
         Value::String(s) => s.parse().ok(),
         Value::Number(n) => n.to_string().parse().ok(),
         _ => None,
+    }
+}
+
+/// Labels, by the name of the field that holds them all.
+fn labels(e: &mut Errors, p: &Path<'_>, v: Option<&Value>) {
+    let Some(Value::Object(m)) = v else { return };
+    for (k, v) in m {
+        e.named(p, k, ek_meta::names::qualified_name);
+        e.named(p, v.as_str().unwrap_or_default(), ek_meta::names::label_value);
     }
 }
 

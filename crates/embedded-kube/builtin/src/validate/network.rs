@@ -4,7 +4,7 @@ use super::path::{Errors, Path};
 use super::{NOT_IP, is_ip, port_name, port_or_name, selector, spec};
 use crate::json::{int_of, is_zero, list, str_of};
 use ek_meta::names;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(super) fn service(e: &mut Errors, new: &Value, old: Option<&Value>) {
     let (p, s) = (Path::ROOT.child("spec"), spec(new));
@@ -117,7 +117,10 @@ fn service_ports(e: &mut Errors, p: &Path<'_>, all: &[Value], ty: &str) {
             str_of(o, "protocol") == str_of(port, "protocol") && int_of(o, "port") == int_of(port, "port")
         };
         if before().any(twin) {
-            e.duplicate(&p, port.clone());
+            // The port as the type has it that knows only what makes a twin.
+            let twin = json!({"Name": "", "Protocol": str_of(port, "protocol"), "AppProtocol": null,
+                "Port": int_of(port, "port"), "TargetPort": 0, "NodePort": 0});
+            e.duplicate(&p, twin);
         }
         match int_of(port, "nodePort").unwrap_or_default() {
             0 => {}
@@ -224,7 +227,7 @@ pub(super) fn ingress(e: &mut Errors, new: &Value) {
     let default = s.get("defaultBackend").filter(|b| b.is_object());
     let rules = list(s, "rules");
     if default.is_none() && rules.is_empty() {
-        e.invalid(&p, s.clone(), "either `defaultBackend` or `rules` must be specified");
+        e.invalid(&p, Value::Null, "either `defaultBackend` or `rules` must be specified");
     }
     if let Some(b) = default {
         backend(e, &p.child("defaultBackend"), b);
@@ -248,7 +251,10 @@ pub(super) fn ingress(e: &mut Errors, new: &Value) {
             let p = p.index(i);
             let (ty, path) = (str_of(x, "pathType"), str_of(x, "path"));
             match ty {
-                "" => e.required(&p.child("pathType"), "pathType must be specified"),
+                "" => {
+                    e.required(&p.child("pathType"), "pathType must be specified");
+                    continue;
+                }
                 "Exact" | "Prefix" if !path.starts_with('/') => {
                     e.invalid(&p.child("path"), path, "must be an absolute path");
                 }
@@ -274,7 +280,7 @@ fn backend(e: &mut Errors, p: &Path<'_>, b: &Value) {
     let has_resource = b.get("resource").is_some_and(Value::is_object);
     let Some(s) = b.get("service").filter(|s| s.is_object()) else {
         if !has_resource {
-            e.required(p, "resource or service backend is required");
+            e.invalid(p, "", "resource or service backend is required");
         }
         return;
     };

@@ -59,7 +59,6 @@ fn pod_spec(e: &mut Errors, p: &Path<'_>, s: &Value, restart: &[&str], claims: &
         s.get("dnsPolicy"),
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
     );
-    e.not_negative(p, s, &["terminationGracePeriodSeconds"]);
     if let Some(n) = int_of(s, "activeDeadlineSeconds").filter(|n| !(1..=i64::from(i32::MAX)).contains(n)) {
         e.invalid(&p.child("activeDeadlineSeconds"), n, "must be between 1 and 2147483647, inclusive");
     }
@@ -76,6 +75,7 @@ fn pod_spec(e: &mut Errors, p: &Path<'_>, s: &Value, restart: &[&str], claims: &
             e.named(&p.child(key), v, rule);
         }
     }
+    super::labels(e, &p.child("nodeSelector"), s.get("nodeSelector"));
     tolerations(e, &p.child("tolerations"), list(s, "tolerations"));
     if let Some(r) = s.get("resources").filter(|r| r.is_object()) {
         container::resources(e, &p.child("resources"), r);
@@ -183,11 +183,7 @@ fn update(e: &mut Errors, p: &Path<'_>, new: &Value, old: &Value) {
             "must not update from a positive integer to nil value",
         ),
         (Some(n), Some(o)) if n > o => {
-            e.invalid(
-                &p.child("activeDeadlineSeconds"),
-                n,
-                format!("must be less than or equal to previous value: {o}"),
-            );
+            e.invalid(&p.child("activeDeadlineSeconds"), n, "must be less than or equal to previous value");
         }
         _ => {}
     }
@@ -224,4 +220,79 @@ pub(super) fn differs_only(a: &Value, b: &Value, allowed: impl Fn(&str) -> bool)
         other.get(k).map_or_else(|| is_zero(v), |o| o == v || (is_zero(o) && is_zero(v)))
     };
     x.iter().all(|(k, v)| same(k, v, b) || allowed(k)) && y.iter().all(|(k, v)| same(k, v, a) || allowed(k))
+}
+
+/// What a resize may do: change how much cpu and memory containers have, and not what that makes of the pod.
+pub(super) fn resize(e: &mut Errors, new: &Value, old: &Value) {
+    let (p, n, o) = (Path::ROOT.child("spec"), spec(new), spec(old));
+    let before = e.0.len();
+    for key in ["containers", "initContainers"] {
+        let at = p.child(key);
+        let name = |c: &Value| str_of(c, "name").to_owned();
+        let same = list(n, key).iter().map(name).eq(list(o, key).iter().map(name));
+        if !same {
+            e.forbidden(&at, "containers may not be added or removed on resize");
+            continue;
+        }
+        for (i, c) in list(n, key).iter().enumerate() {
+            let cp = at.index(i);
+            container::resources(e, &cp.child("resources"), c.get("resources").unwrap_or(&Value::Null));
+        }
+    }
+    if e.0.len() > before {
+        return;
+    }
+    if quality(n) != quality(o) {
+        e.invalid(&p, quality(o), "Pod QOS Class may not change as a result of resizing");
+    }
+    let both = ["containers", "initContainers"];
+    let pairs = both.map(|k| list(n, k).iter().zip(list(o, k)).enumerate().map(move |(i, c)| (k, i, c)));
+    for (place, i, (a, b)) in pairs.into_iter().flatten() {
+        for key in ["limits", "requests"] {
+            let of = |c: &Value| c.get("resources").and_then(|r| r.get(key)).cloned().unwrap_or_default();
+            let (a, b) = (of(a), of(b));
+            let fixed = |k: &str| !matches!(k, "cpu" | "memory");
+            if !differs_only(&a, &b, |k| !fixed(k)) && (a.is_object() || b.is_object()) {
+                let members = |v: &Value| -> Vec<(String, Value)> {
+                    let all = v.as_object().into_iter().flatten();
+                    all.filter(|(k, _)| fixed(k)).map(|(k, v)| (k.clone(), v.clone())).collect()
+                };
+                if members(&a) != members(&b) {
+                    e.forbidden(&p, "only cpu and memory resources are mutable");
+                    return;
+                }
+            }
+            for k in ["cpu", "memory"] {
+                if b.get(k).is_some() && a.get(k).is_none() {
+                    let (lp, why) = (p.child(place), format!("resource {key} cannot be removed"));
+                    let cp = lp.index(i);
+                    e.forbidden(&cp.child("resources").child(key), &why);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The class of a pod, from what its containers ask for.
+fn quality(s: &Value) -> &'static str {
+    let containers = || list(s, "containers").iter().chain(list(s, "initContainers"));
+    let get = |c: &Value, key: &str, k: &str| {
+        let v = c.get("resources").and_then(|r| r.get(key)).and_then(|r| r.get(k));
+        v.and_then(super::quantity).filter(|q| q.sign() > 0)
+    };
+    let kinds = ["cpu", "memory"];
+    let any =
+        |c: &Value| kinds.iter().any(|k| get(c, "requests", k).is_some() || get(c, "limits", k).is_some());
+    let full = |c: &Value| {
+        kinds.iter().all(|k| {
+            let limit = get(c, "limits", k);
+            limit.is_some() && get(c, "requests", k).is_none_or(|r| Some(r) == limit)
+        })
+    };
+    match () {
+        () if !containers().any(any) => "BestEffort",
+        () if containers().all(full) => "Guaranteed",
+        () => "Burstable",
+    }
 }

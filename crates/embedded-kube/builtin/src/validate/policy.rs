@@ -4,7 +4,7 @@ use super::path::{Errors, Path};
 use super::{int_or_percent, quantities, quantity, selector, spec};
 use crate::json::{bool_of, int_of, is_zero, list, str_of};
 use ek_meta::names;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(super) fn limit_range(e: &mut Errors, new: &Value) {
     let sp = Path::ROOT.child("spec");
@@ -28,6 +28,7 @@ pub(super) fn limit_range(e: &mut Errors, new: &Value) {
         for (low, high, what) in [
             ("min", "max", "min value {a} is greater than max value {b}"),
             ("min", "defaultRequest", "min value {a} is greater than default request value {b}"),
+            ("min", "default", "min value {a} is greater than default value {b}"),
             ("defaultRequest", "max", "default request value {a} is greater than max value {b}"),
             (
                 "defaultRequest",
@@ -43,11 +44,42 @@ pub(super) fn limit_range(e: &mut Errors, new: &Value) {
                     && a > b
                 {
                     let text = what.replace("{a}", &a.to_string()).replace("{b}", &b.to_string());
-                    e.invalid(&p.child(low).key(name), v.clone(), text);
+                    // Named after the default, and with its value or the other's, as upstream does.
+                    let (at, shown) = match (low, high) {
+                        ("min", "defaultRequest") => (high, bound),
+                        ("min", "default") => (high, v),
+                        _ => (low, v),
+                    };
+                    e.invalid(&p.child(at).key(name), shown.clone(), text);
                 }
             }
         }
     }
+}
+
+/// Objects that can be counted by name.
+const COUNTED: [&str; 7] = [
+    "pods",
+    "services",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+];
+
+fn is_quota_resource(name: &str) -> bool {
+    let plain = |n: &str| matches!(n, "cpu" | "memory" | "ephemeral-storage");
+    plain(name)
+        || COUNTED.contains(&name)
+        || matches!(name, "requests.storage" | "services.nodeports" | "services.loadbalancers")
+        || ["requests.", "limits."].iter().any(|f| name.strip_prefix(f).is_some_and(plain))
+        || ["hugepages-", "requests.hugepages-"].iter().any(|f| name.starts_with(f))
+}
+
+/// Names without a domain that mean something somewhere.
+pub(super) fn is_standard_resource(name: &str) -> bool {
+    is_quota_resource(name) || name == "storage"
 }
 
 pub(super) fn resource_quota(e: &mut Errors, new: &Value, old: Option<&Value>) {
@@ -57,6 +89,9 @@ pub(super) fn resource_quota(e: &mut Errors, new: &Value, old: Option<&Value>) {
         let p = p.child("hard");
         for k in hard.keys() {
             e.named(&p.key(k), k, names::qualified_name);
+            if !k.contains('/') && !is_quota_resource(k) {
+                e.invalid(&p.key(k), k.as_str(), "must be a standard resource for quota");
+            }
         }
     }
     if let Some(old) = old {
@@ -77,6 +112,12 @@ pub(super) fn autoscaler(e: &mut Errors, new: &Value) {
         e.invalid(&p.child("maxReplicas"), max, "must be greater than or equal to `minReplicas`");
     }
     let (rp, r) = (p.child("scaleTargetRef"), s.get("scaleTargetRef").unwrap_or(&Value::Null));
+    let version = str_of(r, "apiVersion");
+    if version.matches('/').count() > 1 {
+        e.invalid(&rp.child("apiVersion"), version, format!("unexpected GroupVersion string: {version}"));
+    } else if !version.contains('/') && str_of(r, "kind") != "ReplicationController" {
+        e.invalid(&rp.child("apiVersion"), version, "apiVersion must specify API group");
+    }
     for key in ["kind", "name"] {
         let v = e.need(&rp, r, key);
         e.named(&rp.child(key), v, names::path_segment);
@@ -105,7 +146,11 @@ pub(super) fn disruption_budget(e: &mut Errors, new: &Value) {
     let (p, s) = (Path::ROOT.child("spec"), spec(new));
     let set = |k: &str| s.get(k).is_some_and(|v| !v.is_null());
     if set("minAvailable") && set("maxUnavailable") {
-        e.invalid(&p, s.clone(), "minAvailable and maxUnavailable cannot be both set");
+        let get = |k: &str| s.get(k).cloned().unwrap_or_default();
+        let shown = json!({"MinAvailable": get("minAvailable"), "Selector": get("selector"),
+            "MaxUnavailable": get("maxUnavailable"),
+            "UnhealthyPodEvictionPolicy": get("unhealthyPodEvictionPolicy")});
+        e.invalid(&p, shown, "minAvailable and maxUnavailable cannot be both set");
     }
     for key in ["minAvailable", "maxUnavailable"] {
         int_or_percent(e, &p.child(key), s.get(key));
@@ -177,8 +222,14 @@ pub(super) fn runtime_class(e: &mut Errors, new: &Value, old: Option<&Value>) {
 
 pub(super) fn flow_schema(e: &mut Errors, new: &Value) {
     let (p, s) = (Path::ROOT.child("spec"), spec(new));
-    if let Some(n) = int_of(s, "matchingPrecedence").filter(|n| !(1..=10000).contains(n)) {
-        e.invalid(&p.child("matchingPrecedence"), n, "must be within 1 to 10000 (inclusive)");
+    match int_of(s, "matchingPrecedence") {
+        Some(n) if n > 10000 => {
+            e.invalid(&p.child("matchingPrecedence"), n, "must not be greater than 10000");
+        }
+        Some(n) if n < 1 => {
+            e.invalid(&p.child("matchingPrecedence"), n, "must be a positive value");
+        }
+        _ => {}
     }
     let level = s.get("priorityLevelConfiguration").unwrap_or(&Value::Null);
     let lp = p.child("priorityLevelConfiguration");
@@ -200,6 +251,31 @@ pub(super) fn flow_schema(e: &mut Errors, new: &Value) {
         let p = rp.index(i);
         if list(r, "subjects").is_empty() {
             e.required(&p.child("subjects"), "subjects must contain at least one value");
+        }
+        let sp = p.child("subjects");
+        for (j, subject) in list(r, "subjects").iter().enumerate() {
+            let at = sp.index(j);
+            let kinds = ["Group", "ServiceAccount", "User"];
+            if !kinds.contains(&str_of(subject, "kind")) {
+                e.not_supported(&at.child("kind"), str_of(subject, "kind"), &kinds);
+            }
+        }
+        let resources = p.child("resourceRules");
+        for (j, rule) in list(r, "resourceRules").iter().enumerate() {
+            let at = resources.index(j);
+            for (key, why) in [
+                ("verbs", "verbs must contain at least one value"),
+                ("apiGroups", "resource rules must supply at least one api group"),
+                ("resources", "resource rules must supply at least one resource"),
+            ] {
+                if list(rule, key).is_empty() {
+                    e.required(&at.child(key), why);
+                }
+            }
+            if list(rule, "namespaces").is_empty() && !bool_of(rule, "clusterScope") {
+                let why = "resource rules that are not cluster scoped must supply at least one namespace";
+                e.required(&at.child("namespaces"), why);
+            }
         }
         if list(r, "resourceRules").is_empty() && list(r, "nonResourceRules").is_empty() {
             e.required(&p, "at least one of resourceRules and nonResourceRules has to be non-empty");

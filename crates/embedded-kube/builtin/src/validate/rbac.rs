@@ -3,7 +3,7 @@
 use super::path::{Errors, Path};
 use super::selector;
 use crate::json::{list, str_of};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -63,16 +63,18 @@ pub(super) fn binding(e: &mut Errors, new: &Value, old: Option<&Value>, namespac
     }
     let sp = Path::ROOT.child("subjects");
     for (i, s) in list(new, "subjects").iter().enumerate() {
-        subject(e, &sp.index(i), s);
+        subject(e, &sp.index(i), s, namespaced);
     }
     if let Some(old) = old
         && new.get("roleRef") != old.get("roleRef")
     {
-        e.invalid(&p, r.clone(), "cannot change roleRef");
+        let get = |k: &str| r.get(k).cloned().unwrap_or_default();
+        let shown = json!({"APIGroup": get("apiGroup"), "Kind": get("kind"), "Name": get("name")});
+        e.invalid(&p, shown, "cannot change roleRef");
     }
 }
 
-fn subject(e: &mut Errors, p: &Path<'_>, s: &Value) {
+fn subject(e: &mut Errors, p: &Path<'_>, s: &Value, namespaced: bool) {
     let name = str_of(s, "name");
     if name.is_empty() {
         e.required(&p.child("name"), "");
@@ -86,7 +88,8 @@ fn subject(e: &mut Errors, p: &Path<'_>, s: &Value) {
             if !group.is_empty() {
                 e.not_supported(&p.child("apiGroup"), group, &[""]);
             }
-            if str_of(s, "namespace").is_empty() {
+            // In a namespace, its own is meant.
+            if !namespaced && str_of(s, "namespace").is_empty() {
                 e.required(&p.child("namespace"), "");
             }
         }

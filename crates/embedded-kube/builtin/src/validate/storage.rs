@@ -30,7 +30,7 @@ pub(super) fn claim(e: &mut Errors, new: &Value, old: Option<&Value>) {
         None => e.required(&rp.key("storage"), ""),
         Some(v) => match quantity(v) {
             Some(q) if q.sign() <= 0 => {
-                e.invalid(&rp.child("requests").key("storage"), v.clone(), "must be greater than zero");
+                e.invalid(&rp.key("storage"), v.clone(), "must be greater than zero");
             }
             Some(_) => {}
             None => quantities(e, &rp, s.get("resources").unwrap_or(&Value::Null), "requests"),
@@ -91,6 +91,10 @@ pub(super) fn volume(e: &mut Errors, new: &Value, old: Option<&Value>) {
     access_modes(e, &p, s, "");
     if s.get("capacity").is_none_or(is_zero) {
         e.required(&p.child("capacity"), "");
+    }
+    if s.get("capacity").is_none_or(is_zero) {
+        let at = p.child("capacity").text();
+        e.0.push(ek_meta::FieldError::not_supported(&at, Value::Null, &["storage"]));
     } else if s.get("capacity").and_then(|c| c.get("storage")).is_none() {
         e.not_supported(&p.child("capacity"), "", &["storage"]);
     }

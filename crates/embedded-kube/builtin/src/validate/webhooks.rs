@@ -124,17 +124,25 @@ fn client(e: &mut Errors, p: &Path<'_>, c: &Value) {
     match (url, service) {
         (Some(url), None) => {
             if !url.starts_with("https://") {
+                let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
                 e.invalid(
                     &p.child("url"),
-                    url,
+                    scheme,
                     "'https' is the only allowed URL scheme; desired format: https://host[/path]",
                 );
-            } else if url.contains(['?', '#']) {
-                e.invalid(
-                    &p.child("url"),
-                    url,
-                    "query and fragment parameters are not permitted; desired format: https://host[/path]",
-                );
+            }
+            let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
+            let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let host = rest.split_once("://").map_or(rest, |(_, r)| r).split('/').next().unwrap_or_default();
+            let user = host.rsplit_once('@').map_or("", |(u, _)| u);
+            for (part, what) in [
+                (user, "user information is not permitted in the URL"),
+                (fragment, "fragments are not permitted in the URL"),
+                (query, "query parameters are not permitted in the URL"),
+            ] {
+                if !part.is_empty() {
+                    e.invalid(&p.child("url"), part, what);
+                }
             }
         }
         (None, Some(s)) => {
@@ -147,6 +155,7 @@ fn client(e: &mut Errors, p: &Path<'_>, c: &Value) {
             }
             if let Some(path) = s.get("path").and_then(Value::as_str).filter(|x| !x.starts_with('/')) {
                 e.invalid(&p.child("path"), path, "must start with a '/'");
+                e.invalid(&p.child("path"), path, "segment[0] may not be empty");
             }
             if let Some(n) = int_of(s, "port").filter(|n| !(1..=65535).contains(n)) {
                 e.invalid(&p.child("port"), n, "port is not valid: must be between 1 and 65535, inclusive");
@@ -174,7 +183,9 @@ pub(super) fn policy(e: &mut Errors, new: &Value) {
         }
     }
     if list(s, "validations").is_empty() && list(s, "auditAnnotations").is_empty() {
-        e.required(&p.child("validations"), "validations or auditAnnotations must be specified");
+        for key in ["validations", "auditAnnotations"] {
+            e.required(&p.child(key), "validations or auditAnnotations must contain at least one item");
+        }
     }
     let vp = p.child("validations");
     for (i, v) in list(s, "validations").iter().enumerate() {

@@ -4,7 +4,7 @@ use super::path::{Errors, IMMUTABLE, Path};
 use super::{int_or_percent, is_nothing, pod, selector, spec};
 use crate::json::{int_of, is_zero, str_of};
 use ek_meta::selector::LabelSelector;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
@@ -30,8 +30,10 @@ fn owns(e: &mut Errors, p: &Path<'_>, s: &Value, sel: Option<&Value>) {
     let labels = s.get("template").and_then(|t| t.get("metadata")).and_then(|m| m.get("labels"));
     let matches = sel.is_some_and(|v| match LabelSelector::from_json(v) {
         Ok(sel) => sel.matches_value(labels),
-        // Said already, where it is wrong.
-        Err(_) => true,
+        Err(_) => {
+            e.invalid(&p.child("selector"), v.clone(), "invalid label selector");
+            true
+        }
     });
     if !matches {
         let t = p.child("template");
@@ -74,7 +76,11 @@ pub(super) fn deployment(e: &mut Errors, new: &Value, old: Option<&Value>) {
             }
         }
         "RollingUpdate" => rolling(e, &sp, strategy, true),
-        other => e.not_supported(&sp.child("type"), other, &["Recreate", "RollingUpdate"]),
+        other => {
+            let shown = json!({"Type": other, "RollingUpdate": strategy.get("rollingUpdate")});
+            let supported = ["Recreate", "RollingUpdate"];
+            e.0.push(ek_meta::FieldError::not_supported(&sp.text(), shown, &supported));
+        }
     }
     if let Some(n) = int_of(s, "progressDeadlineSeconds") {
         e.not_negative(&p, s, &["progressDeadlineSeconds"]);
@@ -157,7 +163,10 @@ pub(super) fn stateful_set(e: &mut Errors, new: &Value, old: Option<&Value>) {
                 e.not_negative(&sp.child("rollingUpdate"), r, &["partition"]);
             }
         }
-        other => e.invalid(&sp, other, "must be 'RollingUpdate' or 'OnDelete'"),
+        other => {
+            let shown = json!({"Type": other, "RollingUpdate": strategy.get("rollingUpdate")});
+            e.invalid(&sp, shown, "must be 'RollingUpdate' or 'OnDelete'");
+        }
     }
     e.not_negative(&p, s, &["replicas", "minReadySeconds", "revisionHistoryLimit"]);
     owns_template(e, &p, s, "statefulset");

@@ -11,6 +11,8 @@ use cel::common::ast::{
 pub(super) struct Lower<'i> {
     info: &'i SourceInfo,
     declared: Option<&'i [&'i str]>,
+    /// Methods hosts have among the declared variables.
+    methods: &'i [&'i str],
     pub(super) locals: Vec<String>,
     globals: Vec<Box<str>>,
 }
@@ -21,8 +23,9 @@ pub(super) fn lower(
     ast: &IdedExpr,
     info: &SourceInfo,
     declared: Option<&[&str]>,
+    methods: &[&str],
 ) -> Result<(Ir, Vec<Box<str>>), CompileError> {
-    let mut l = Lower { info, declared, locals: Vec::new(), globals: Vec::new() };
+    let mut l = Lower { info, declared, methods, locals: Vec::new(), globals: Vec::new() };
     let ir = l.expr(ast)?;
     Ok((ir, l.globals))
 }
@@ -217,8 +220,10 @@ impl Lower<'_> {
                 };
                 Ok(Ir::Call { entry, args: irs, regex })
             }
-            // Hosts have methods of their own; a closed set of variables has no hosts.
-            _ if is_method && self.declared.is_none() => Ok(Ir::HostCall { name: name.into(), args: irs }),
+            // Hosts have methods of their own; a closed set of variables only those that are named.
+            _ if is_method && (self.declared.is_none() || self.methods.contains(&name)) => {
+                Ok(Ir::HostCall { name: name.into(), args: irs })
+            }
             Lookup::WrongArity => {
                 let types: Vec<&str> = irs.iter().map(|i| i.static_type().unwrap_or("dyn")).collect();
                 let signature = match types.split_first() {

@@ -130,8 +130,17 @@ impl Program {
     /// As [`Program::compile`], and when `declared` is given only these variables may be used, and no host
     /// methods.
     pub fn compile_with(expr: &str, declared: Option<&[&str]>) -> Result<Program, CompileError> {
+        Program::compile_scoped(expr, declared, &[])
+    }
+
+    /// As [`Program::compile_with`], where hosts among the variables have these methods.
+    pub fn compile_scoped(
+        expr: &str,
+        declared: Option<&[&str]>,
+        methods: &[&str],
+    ) -> Result<Program, CompileError> {
         let (ast, info) = scan::parse(expr)?;
-        let (ir, globals) = lower::lower(&ast, &info, declared)?;
+        let (ir, globals) = lower::lower(&ast, &info, declared, methods)?;
         Ok(Program { source: expr.into(), ir, globals })
     }
 

@@ -47,7 +47,8 @@ fn parse_here(expr: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
         .parser()
         .enable_ident_escape_syntax(true)
         .parse_with_source_info(expr)
-        .map_err(|e| CompileError::Syntax(e.to_string()))
+        // The source and the marker under it are set off by a space.
+        .map_err(|e| CompileError::Syntax(e.to_string().replace("\n| ", "\n | ")))
 }
 
 struct Shape {

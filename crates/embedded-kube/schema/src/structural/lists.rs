@@ -54,7 +54,8 @@ fn set_items(items: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<Fiel
     let unset_list = extension == LIST_TYPE && text(items, extension).is_empty();
     if text(items, extension) != "atomic" && !unset_list {
         let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-        errors.push(FieldError::invalid(&path.child(extension), text(items, extension), detail));
+        let shown = items.get(extension).cloned().unwrap_or_default();
+        errors.push(FieldError::invalid(&path.child(extension), shown, detail));
     }
 }
 

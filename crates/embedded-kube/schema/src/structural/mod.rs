@@ -18,14 +18,20 @@ use serde_json::{Map, Value};
 
 /// Everything wrong with the schema; empty for one that may be used.
 pub fn check(openapi_v3_schema: &Value, path: &FieldPath) -> Vec<FieldError> {
-    let mut c = Check { errors: Vec::new(), shape_only: false };
-    c.root(openapi_v3_schema, path);
-    c.errors
+    // Each layer is looked at only when the one below it holds: keywords, then structure, defaults and rules.
+    for look in [Look::Keywords, Look::Everything] {
+        let mut c = Check { errors: Vec::new(), look };
+        c.root(openapi_v3_schema, path);
+        if !c.errors.is_empty() {
+            return c.errors;
+        }
+    }
+    Vec::new()
 }
 
 /// Only the structural violations: the message of the `NonStructuralSchema` condition.
 pub fn structural_errors(openapi_v3_schema: &Value, path: &FieldPath) -> Vec<FieldError> {
-    let mut c = Check { errors: Vec::new(), shape_only: true };
+    let mut c = Check { errors: Vec::new(), look: Look::Shape };
     c.root(openapi_v3_schema, path);
     c.errors
 }
@@ -42,9 +48,20 @@ enum Level {
     Item,
 }
 
+/// What a walk looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Words that may not be there, or not like this.
+    Keywords,
+    /// Whether the schema is structural.
+    Shape,
+    /// That, and defaults and rules.
+    Everything,
+}
+
 struct Check {
     errors: Vec<FieldError>,
-    shape_only: bool,
+    look: Look,
 }
 
 /// The types a schema may name.
@@ -67,22 +84,25 @@ impl Check {
         match v {
             Value::Object(m) => {
                 self.node(m, path, Level::Root, Scope::Correlatable);
-                if flag(m, "nullable") {
+                if flag(m, "nullable") && self.look != Look::Keywords {
                     let at = path.child("nullable");
                     self.errors.push(FieldError::forbidden(&at, "nullable cannot be true at the root"));
                 }
             }
-            _ => self.errors.push(FieldError::required(path, "schemas are required")),
+            _ => self.errors.push(FieldError::required(path, "")),
         }
     }
 
     fn node(&mut self, m: &Map<String, Value>, path: &FieldPath, level: Level, scope: Scope) {
-        self.check_type(m, path, level);
-        self.check_extensions(m, path, level);
-        nested::check(m, path, &mut self.errors);
-        if !self.shape_only {
+        if self.look == Look::Keywords {
             self.check_keywords(m, path);
             lists::check(m, path, &mut self.errors);
+        } else {
+            self.check_type(m, path, level);
+            self.check_extensions(m, path, level);
+            nested::check(m, path, &mut self.errors);
+        }
+        if self.look == Look::Everything {
             self.check_rules(m, path, scope);
             defaults::check(m, path, &mut self.errors);
         }
@@ -154,6 +174,11 @@ impl Check {
 
     fn check_extensions(&mut self, m: &Map<String, Value>, path: &FieldPath, level: Level) {
         let embedded = flag(m, "x-kubernetes-embedded-resource");
+        let declared = m.get("properties").and_then(Value::as_object).is_some_and(|p| !p.is_empty());
+        if declared && m.get("additionalProperties").is_some_and(|a| *a != false) {
+            let detail = "additionalProperties and properties are mutual exclusive";
+            self.errors.push(FieldError::forbidden(&path.child("additionalProperties"), detail));
+        }
         if m.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
             let at = path.child("x-kubernetes-preserve-unknown-fields");
             self.errors.push(FieldError::invalid(&at, false, "must be true or undefined"));
@@ -173,7 +198,7 @@ impl Check {
             self.check_resource(m, &path.child("properties"));
         }
         let map_type = text(m, "x-kubernetes-map-type");
-        if !map_type.is_empty() && !self.shape_only {
+        if !map_type.is_empty() && self.look == Look::Everything {
             if !matches!(map_type, "atomic" | "granular") {
                 let at = path.child("x-kubernetes-map-type");
                 self.errors.push(FieldError::not_supported(&at, map_type, &["atomic", "granular"]));
@@ -225,14 +250,11 @@ impl Check {
         let additional = path.child("additionalProperties");
         match m.get("additionalProperties") {
             None => {}
-            Some(Value::Bool(false)) => {
+            Some(Value::Bool(false)) if m.contains_key("properties") => {
                 let detail = "additionalProperties cannot be set to false";
                 self.errors.push(FieldError::forbidden(&additional, detail));
             }
-            Some(_) if m.get("properties").and_then(Value::as_object).is_some_and(|p| !p.is_empty()) => {
-                let detail = "additionalProperties and properties are mutual exclusive";
-                self.errors.push(FieldError::forbidden(&additional, detail));
-            }
+            Some(Value::Bool(false)) => {}
             Some(_) => {}
         }
         if m.get("items").is_some_and(Value::is_array) {
@@ -240,6 +262,15 @@ impl Check {
             self.errors.push(FieldError::forbidden(&path.child("items"), detail));
         }
         check_pattern(m, path, &mut self.errors);
+        let rules = m.get("x-kubernetes-validations").and_then(Value::as_array);
+        for (i, r) in rules.into_iter().flatten().enumerate() {
+            if r.get("rule").and_then(Value::as_str).is_none_or(|r| r.trim().is_empty()) {
+                let at = path.child("x-kubernetes-validations").index(i).child("rule");
+                self.errors.push(FieldError::required(&at, "rule is not specified"));
+            }
+            let at = path.child("x-kubernetes-validations").index(i);
+            self.errors.extend(crate::validate::check_choices(r, &at));
+        }
     }
 
     fn check_rules(&mut self, m: &Map<String, Value>, path: &FieldPath, scope: Scope) {
@@ -260,7 +291,26 @@ pub(super) fn check_pattern(m: &Map<String, Value>, path: &FieldPath, errors: &m
     if let Some(Value::String(p)) = m.get("pattern")
         && let Err(e) = cel::pattern(p)
     {
-        let detail = format!("must be a valid regular expression, but isn't: {e}");
+        let why = go_regexp_error(p, &e);
+        let detail = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
         errors.push(FieldError::invalid(&path.child("pattern"), p.as_str(), detail));
+    }
+}
+
+/// What Go's parser says of a pattern; for rarer mistakes, what ours says.
+fn go_regexp_error(pattern: &str, e: &regex::Error) -> String {
+    let text = e.to_string();
+    let says = |what: &str| text.contains(what);
+    match () {
+        () if says("unclosed group") => format!("missing closing ): `{pattern}`"),
+        () if says("unopened group") => format!("unexpected ): `{pattern}`"),
+        () if says("unclosed character class") => {
+            format!("missing closing ]: `{}`", &pattern[pattern.rfind('[').unwrap_or(0)..])
+        }
+        () if says("repetition operator missing expression") => {
+            let at = pattern.find(['*', '+', '?']).unwrap_or(0);
+            format!("missing argument to repetition operator: `{}`", &pattern[at..=at.min(pattern.len() - 1)])
+        }
+        () => text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
     }
 }

@@ -29,9 +29,9 @@ fn resource(o: &Map<String, Value>, path: &FieldPath, out: &mut Vec<FieldError>)
     for name in ["apiVersion", "kind"] {
         let at = path.child(name);
         match o.get(name) {
-            None => out.push(FieldError::required(&at, "must not be empty")),
+            None => out.push(FieldError::required(&at, "")),
             Some(Value::String(s)) if s.is_empty() => {
-                out.push(FieldError::required(&at, "must not be empty"));
+                out.push(FieldError::required(&at, ""));
             }
             Some(Value::String(s)) if name == "apiVersion" => {
                 if s.matches('/').count() > 1 {

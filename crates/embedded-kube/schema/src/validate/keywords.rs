@@ -285,9 +285,9 @@ impl Attempts {
     }
 }
 
-/// `spec.x in body`; the root has no name, only a place.
+/// `spec.x in body`; the root has no name, only the space after it.
 fn in_body(p: &FieldPath) -> String {
-    if p.as_str().is_empty() { "in body".to_owned() } else { format!("{p} in body") }
+    format!("{p} in body")
 }
 
 fn is_multiple(n: &Number, f: f64, m: f64) -> bool {

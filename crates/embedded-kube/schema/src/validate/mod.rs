@@ -18,7 +18,7 @@ mod path;
 mod rule;
 mod rules;
 
-pub use rule::{Rule, Scope};
+pub use rule::{Rule, Scope, check_choices};
 
 use compiled::Compiled;
 use ek_meta::field::ErrorKind;

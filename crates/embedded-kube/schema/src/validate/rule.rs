@@ -110,6 +110,19 @@ impl Rule {
     }
 }
 
+/// What can be said of a rule without compiling it.
+pub fn check_choices(rule: &Value, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let text = |k: &str| rule.get(k).and_then(Value::as_str);
+    if let Some(r) = text("reason").filter(|r| !r.is_empty() && !REASONS.contains(r)) {
+        errors.push(FieldError::not_supported(&path.child("reason"), r, &REASONS));
+    }
+    if let Some(p) = text("fieldPath").filter(|p| !p.starts_with(['.', '['])) {
+        errors.push(FieldError::invalid(&path.child("fieldPath"), p, "must be a valid path"));
+    }
+    errors
+}
+
 fn check_texts(
     rule: &str,
     message: Option<&str>,

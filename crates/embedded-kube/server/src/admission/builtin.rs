@@ -44,9 +44,17 @@ pub fn mutate(call: &Call, obj: &mut Value) -> Result<(), Status> {
         service_account(call, obj)?;
         tolerations(obj);
         priority(call, obj)?;
+        super::limits::default_pod(call, obj);
     }
-    if call.res.plural == "persistentvolumeclaims" && call.res.group.is_empty() {
+    if call.res.table == *tables::CLAIMS {
         storage_class(call, obj);
+        protect(obj, "kubernetes.io/pvc-protection");
+    }
+    if call.res.table == *tables::VOLUMES {
+        protect(obj, "kubernetes.io/pv-protection");
+    }
+    if call.res.table == *tables::NODES {
+        not_ready(obj);
     }
     if call.res.group == "certificates.k8s.io"
         && let Some(Value::Object(spec)) = obj.get_mut("spec")
@@ -64,6 +72,29 @@ pub fn mutate(call: &Call, obj: &mut Value) -> Result<(), Status> {
         }
     }
     Ok(())
+}
+
+/// Held until nothing uses it; a controller lets go.
+fn protect(obj: &mut Value, finalizer: &str) {
+    let meta = ek_meta::object::metadata_mut(obj);
+    match meta.get_mut("finalizers") {
+        Some(Value::Array(a)) if a.iter().any(|f| f == finalizer) => {}
+        Some(Value::Array(a)) => a.push(json!(finalizer)),
+        _ => _ = meta.insert("finalizers".into(), json!([finalizer])),
+    }
+}
+
+/// A new node takes no pods before it says that it is ready.
+fn not_ready(node: &mut Value) {
+    const KEY: &str = "node.kubernetes.io/not-ready";
+    let Some(node) = node.as_object_mut() else { return };
+    let spec = node.entry("spec").or_insert_with(|| json!({}));
+    let taint = json!({"key": KEY, "effect": "NoSchedule"});
+    match spec.get_mut("taints") {
+        Some(Value::Array(a)) if a.iter().any(|t| t["key"] == KEY && t["effect"] == "NoSchedule") => {}
+        Some(Value::Array(a)) => a.push(taint),
+        _ => spec["taints"] = json!([taint]),
+    }
 }
 
 /// Pods run as somebody. Whether the account exists is checked only where something creates accounts.
@@ -84,6 +115,13 @@ fn service_account(call: &Call, pod: &mut Value) -> Result<(), Status> {
     spec.insert("serviceAccountName".into(), json!(name));
     spec.insert("serviceAccount".into(), json!(name));
     Ok(())
+}
+
+/// What an update may not take away.
+pub fn mutate_update(call: &Call, obj: &mut Value) {
+    if call.res.table == *tables::PODS && call.info.subresource.is_empty() {
+        tolerations(obj);
+    }
 }
 
 /// A pod outlives a short absence of its node, unless it says how long itself.

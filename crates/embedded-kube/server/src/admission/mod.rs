@@ -6,8 +6,11 @@
 mod authorizer;
 mod builtin;
 mod conditions;
+pub mod expressions;
+mod limits;
 mod matching;
 pub(crate) mod policy;
+pub(crate) mod quota;
 mod webhook;
 
 pub use matching::Configured;
@@ -117,6 +120,8 @@ pub async fn mutate(
         builtin::namespace_lifecycle(call, ek_meta::object::name(&obj))?;
         builtin::custom_resource_lifecycle(call)?;
         builtin::mutate(call, &mut obj)?;
+    } else {
+        builtin::mutate_update(call, &mut obj);
     }
     webhook::mutate(call, op, obj, old, options).await
 }
@@ -133,6 +138,9 @@ pub async fn validate(
         webhook::announce_deletion(&attempt).await?;
     }
     builtin::validate(&attempt)?;
+    if let (Some(obj), Operation::Create, "") = (obj, op, call.info.subresource.as_str()) {
+        limits::validate(call, obj)?;
+    }
     policy::validate(&attempt)?;
     webhook::validate(&attempt).await
 }

@@ -34,8 +34,13 @@ pub struct Policy {
     conditions: Conditions,
     variables: Result<Vec<(String, Program)>, String>,
     validations: Vec<Validation>,
+    /// Keys of audit annotations, and what they are to say.
+    annotations: Vec<(String, Compiled)>,
     bindings: Vec<Value>,
 }
+
+/// Under which the failures of validations are told to the audit log.
+const AUDIT_FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 #[derive(Default)]
 pub struct Policies(Vec<Policy>);
@@ -84,7 +89,15 @@ impl Policy {
                 reason: v["reason"].as_str().map(str::to_owned),
             })
             .collect();
+        let annotations = list("auditAnnotations")
+            .iter()
+            .map(|a| {
+                let key = format!("{name}/{}", a["key"].as_str().unwrap_or_default());
+                (key, compile(&a["valueExpression"]))
+            })
+            .collect();
         Policy {
+            annotations,
             conditions: Conditions::compile(&spec["matchConditions"]),
             bindings: bindings.iter().filter(|b| b["spec"]["policyName"] == name.as_str()).cloned().collect(),
             name,
@@ -111,8 +124,16 @@ impl Policy {
 
 /// A failed validation.
 struct Failure {
+    /// Which; none if it was not a validation that failed.
+    index: Option<usize>,
     message: String,
     reason: Option<String>,
+}
+
+impl Failure {
+    fn other(message: String) -> Failure {
+        Failure { index: None, message, reason: None }
+    }
 }
 
 pub fn validate(a: &Attempt<'_>) -> Result<(), Status> {
@@ -127,20 +148,33 @@ pub fn validate(a: &Attempt<'_>) -> Result<(), Status> {
         return Ok(());
     }
     let request = a.request(&a.call.cluster.random.uuid());
-    for policy in policies.0.iter().filter(|p| !p.bindings.is_empty()) {
-        if !Policy::selects(&policy.spec["matchConstraints"], a, false) {
-            continue;
+    let mut audited = Vec::new();
+    let verdict = (|| {
+        for policy in policies.0.iter().filter(|p| !p.bindings.is_empty()) {
+            if !Policy::selects(&policy.spec["matchConstraints"], a, false) {
+                continue;
+            }
+            for binding in
+                policy.bindings.iter().filter(|b| Policy::selects(&b["spec"]["matchResources"], a, true))
+            {
+                judge(policy, binding, a, &request, &mut audited)?;
+            }
         }
-        for binding in
-            policy.bindings.iter().filter(|b| Policy::selects(&b["spec"]["matchResources"], a, true))
-        {
-            judge(policy, binding, a, &request)?;
-        }
+        Ok(())
+    })();
+    if !audited.is_empty() {
+        a.call.annotations.lock().push((AUDIT_FAILURE.to_owned(), Value::Array(audited).to_string()));
     }
-    Ok(())
+    verdict
 }
 
-fn judge(policy: &Policy, binding: &Value, a: &Attempt<'_>, request: &Value) -> Result<(), Status> {
+fn judge(
+    policy: &Policy,
+    binding: &Value,
+    a: &Attempt<'_>,
+    request: &Value,
+    audited: &mut Vec<Value>,
+) -> Result<(), Status> {
     let ignore = policy.spec["failurePolicy"] == "Ignore";
     let mut failures = Vec::new();
     match params(policy, binding, a) {
@@ -150,12 +184,12 @@ fn judge(policy: &Policy, binding: &Value, a: &Attempt<'_>, request: &Value) -> 
                     Verdict::NoMatch => return Ok(()),
                     Verdict::Match => failures.extend(evaluate(policy, a, request, &p, ignore)),
                     Verdict::Error(_) if ignore => return Ok(()),
-                    Verdict::Error(e) => failures.push(Failure { message: e, reason: None }),
+                    Verdict::Error(e) => failures.push(Failure::other(e)),
                 }
             }
         }
         Err(_) if ignore => {}
-        Err(e) => failures.push(Failure { message: e, reason: None }),
+        Err(e) => failures.push(Failure::other(e)),
     }
     let actions: Vec<&str> = (binding["spec"]["validationActions"].as_array().into_iter().flatten())
         .filter_map(Value::as_str)
@@ -167,6 +201,12 @@ fn judge(policy: &Policy, binding: &Value, a: &Attempt<'_>, request: &Value) -> 
                 "Validation failed for ValidatingAdmissionPolicy '{p}' with binding '{b}': {}",
                 f.message
             ));
+        }
+        if actions.contains(&"Audit") {
+            audited.push(json!({
+                "message": f.message, "policy": p, "binding": b,
+                "expressionIndex": f.index.unwrap_or(0).to_string(), "validationActions": actions,
+            }));
         }
         if actions.is_empty() || actions.contains(&"Deny") {
             let why =
@@ -232,7 +272,7 @@ fn evaluate(policy: &Policy, a: &Attempt<'_>, request: &Value, params: &Value, i
     let programs = match &policy.variables {
         Ok(p) => p,
         Err(_) if ignore => return Vec::new(),
-        Err(e) => return vec![Failure { message: format!("compilation error: {e}"), reason: None }],
+        Err(e) => return vec![Failure::other(format!("compilation error: {e}"))],
     };
     let object = if a.op == Operation::Delete { None } else { a.object };
     let mut globals: Vec<(&str, Val<'_>)> = vec![
@@ -247,7 +287,7 @@ fn evaluate(policy: &Policy, a: &Attempt<'_>, request: &Value, params: &Value, i
     globals.push(("variables", Val::Host(Rc::new(variables))));
     let budget = Budget::new(BUDGET);
     let mut failures = Vec::new();
-    for v in &policy.validations {
+    for (i, v) in policy.validations.iter().enumerate() {
         let outcome = match &v.expression {
             Ok(p) => p.run(&globals, &budget).map_err(|e| e.to_string()),
             Err(e) => Err(format!("compilation error: {e}")),
@@ -264,17 +304,30 @@ fn evaluate(policy: &Policy, a: &Attempt<'_>, request: &Value, params: &Value, i
                 let message = spoken
                     .or_else(|| v.message.clone())
                     .unwrap_or_else(|| format!("failed expression: {}", v.source.trim()));
-                failures.push(Failure { message, reason: v.reason.clone() });
+                failures.push(Failure { index: Some(i), message, reason: v.reason.clone() });
             }
             Ok(other) if !ignore => failures.push(Failure {
+                index: Some(i),
                 message: format!("expression '{}' resulted in {}, not bool", v.source, other.type_name()),
                 reason: None,
             }),
             Err(e) if !ignore => failures.push(Failure {
+                index: Some(i),
                 message: format!("expression '{}' resulted in error: {e}", v.source),
                 reason: None,
             }),
             _ => {}
+        }
+    }
+    for (key, value) in &policy.annotations {
+        if let Ok(Val::Str(text)) =
+            value.as_ref().map_err(|_| ()).and_then(|p| p.run(&globals, &budget).map_err(|_| ()))
+            && !text.as_str().trim().is_empty()
+        {
+            let mut told = a.call.annotations.lock();
+            if !told.iter().any(|(k, _)| k == key) {
+                told.push((key.clone(), text.as_str().trim().to_owned()));
+            }
         }
     }
     failures

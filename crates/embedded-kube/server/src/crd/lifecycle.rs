@@ -97,7 +97,7 @@ fn set_status(crd: &mut Value, others: &[Value], now: &str) {
     }
     let storage = storage_version(crd).to_owned();
     let mut stored = super::strings(at(crd, &["status", "storedVersions"]));
-    if !stored.contains(&storage) {
+    if !storage.is_empty() && !stored.contains(&storage) {
         stored.push(storage);
     }
     let names = at(crd, &["spec", "names"]).cloned().unwrap_or_else(|| json!({}));

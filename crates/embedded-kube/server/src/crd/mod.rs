@@ -70,9 +70,7 @@ pub struct CustomVersion {
 }
 
 fn strings(v: Option<&Value>) -> Vec<String> {
-    v.and_then(Value::as_array)
-        .map(|a| a.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-        .unwrap_or_default()
+    v.map(ek_meta::object::strings).unwrap_or_default()
 }
 
 /// `.spec.replicas` → `[spec, replicas]`.

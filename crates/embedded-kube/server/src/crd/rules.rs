@@ -3,7 +3,7 @@
 use crate::jsonpath::JsonPath;
 use ek_meta::object::{at, str_at};
 use ek_meta::{FieldError, FieldPath, names};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Everything wrong with a CRD; `old` is what it replaces.
 pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -13,7 +13,7 @@ pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let text = |p: &[&str]| str_at(crd, p).unwrap_or_default();
     let (name, group, plural) =
         (text(&["metadata", "name"]), text(&["spec", "group"]), text(&["spec", "names", "plural"]));
-    if name != format!("{plural}.{group}") {
+    if old.is_none() && name != format!("{plural}.{group}") {
         errors.push(FieldError::invalid(
             &FieldPath::new("metadata.name"),
             name,
@@ -85,12 +85,17 @@ fn check_names(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for f in ["plural", "singular", "kind", "listKind"] {
         let v = text(f);
         if v.is_empty() {
-            if f == "plural" || f == "kind" {
-                errors.push(FieldError::required(&path.child(f), ""));
+            errors.push(FieldError::required(&path.child(f), ""));
+            continue;
+        }
+        if matches!(f, "plural" | "singular") {
+            for m in names::dns_1035_label(v) {
+                errors.push(FieldError::invalid(&path.child(f), v, m));
             }
             continue;
         }
         for m in names::dns_1035_label(&v.to_lowercase()) {
+            let m = format!("may have mixed case, but should otherwise match: {m}");
             errors.push(FieldError::invalid(&path.child(f), v, m));
         }
     }
@@ -114,24 +119,21 @@ fn check_names(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 fn check_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let versions =
         at(crd, &["spec", "versions"]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if versions.is_empty() {
-        errors.push(FieldError::required(path, "must have at least one version"));
-        return;
-    }
+    // What all versions share is named as if it stood beside them, where it stood in the first version of this API.
+    let spec = FieldPath::new("spec");
+    let share = |k: &str| versions.iter().all(|o| o[k] == versions[0][k]);
+    let beside = |p: &FieldPath, k: &str| if share(k) { spec.child(k) } else { p.child(k) };
     let mut seen: Vec<&str> = Vec::new();
+    let mut twice = false;
     for (i, v) in versions.iter().enumerate() {
         let p = path.index(i);
         let name = v["name"].as_str().unwrap_or_default();
         for m in names::dns_1035_label(name) {
             errors.push(FieldError::invalid(&p.child("name"), name, m));
         }
-        if seen.contains(&name) {
-            errors.push(FieldError::invalid(&p.child("name"), name, "must be unique"));
-        }
+        twice |= seen.contains(&name);
         seen.push(name);
-        // What all versions share is named as if it stood beside them, where it stood in the first version of
-        // this API.
-        let shared = v["schema"].is_object() && versions.iter().all(|o| o["schema"] == v["schema"]);
+        let shared = v["schema"].is_object() && share("schema");
         let schema_path = match shared {
             true => FieldPath::new("spec.validation.openAPIV3Schema"),
             false => p.child("schema").child("openAPIV3Schema"),
@@ -139,10 +141,13 @@ fn check_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         match at(v, &["schema", "openAPIV3Schema"]) {
             Some(_) if shared && i > 0 => {}
             Some(s) if s.is_object() => errors.extend(ek_schema::structural::check(s, &schema_path)),
-            _ => errors.push(FieldError::required(&schema_path, "schemas are required")),
+            _ => errors.push(FieldError::required(&schema_path, "")),
         }
-        for (j, c) in v["additionalPrinterColumns"].as_array().into_iter().flatten().enumerate() {
-            let cp = p.child("additionalPrinterColumns").index(j);
+        let repeated = |k: &str| i > 0 && share(k);
+        let columns =
+            v["additionalPrinterColumns"].as_array().filter(|_| !repeated("additionalPrinterColumns"));
+        for (j, c) in columns.into_iter().flatten().enumerate() {
+            let cp = beside(&p, "additionalPrinterColumns").index(j);
             let jp = c["jsonPath"].as_str().unwrap_or_default();
             if c["name"].as_str().is_none_or(str::is_empty) {
                 errors.push(FieldError::required(&cp.child("name"), ""));
@@ -161,26 +166,43 @@ fn check_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
                     format!("must be one of {}", TYPES.join(",")),
                 ));
             }
+            const FORMATS: [&str; 8] =
+                ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+            let format = c["format"].as_str().unwrap_or_default();
+            if !format.is_empty() && !FORMATS.contains(&format) {
+                let detail = format!("must be one of {}", FORMATS.join(","));
+                errors.push(FieldError::invalid(&cp.child("format"), format, detail));
+            }
             if jp.is_empty() {
-                errors.push(FieldError::required(&cp.child("jsonPath"), ""));
-            } else if let Err(e) = JsonPath::parse(jp) {
-                errors.push(FieldError::invalid(&cp.child("jsonPath"), jp, e.to_string()));
+                errors.push(FieldError::required(&cp.child("JSONPath"), ""));
+            } else if !jp.starts_with('.') && !jp.starts_with('{') {
+                let detail = "must be a simple json path starting with .";
+                errors.push(FieldError::invalid(&cp.child("JSONPath"), jp, detail));
             }
         }
-        for (j, f) in v["selectableFields"].as_array().into_iter().flatten().enumerate() {
-            let fp = p.child("selectableFields").index(j).child("jsonPath");
+        let warning = v["deprecationWarning"].as_str();
+        if let Some(w) = warning.filter(|_| v["deprecated"] != true) {
+            let detail = "can only be set for deprecated versions";
+            errors.push(FieldError::invalid(&p.child("deprecationWarning"), w, detail));
+        }
+        let fields = v["selectableFields"].as_array().filter(|_| !repeated("selectableFields"));
+        for (j, f) in fields.into_iter().flatten().enumerate() {
+            let fp = beside(&p, "selectableFields").index(j).child("jsonPath");
             let jp = f["jsonPath"].as_str().unwrap_or_default();
             match JsonPath::parse(jp).ok().as_ref().and_then(JsonPath::plain_fields) {
                 Some(fields) if !fields.is_empty() => selectable(v, &fields, jp, &fp, errors),
                 _ => errors.push(FieldError::invalid(
                     &fp,
                     jp,
-                    "is an invalid path: must be a simple field path",
+                    format!("is an invalid path: expected [ or . but got: {jp}"),
                 )),
             }
         }
         if let Some(scale) = at(v, &["subresources", "scale"]).filter(|s| s.is_object()) {
-            let sp = p.child("subresources").child("scale");
+            if repeated("subresources") {
+                continue;
+            }
+            let sp = beside(&p, "subresources").child("scale");
             for (f, prefix, required) in [
                 ("specReplicasPath", ".spec.", true),
                 ("statusReplicasPath", ".status.", true),
@@ -189,6 +211,9 @@ fn check_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
                 let v = scale[f].as_str().unwrap_or_default();
                 if v.is_empty() && required {
                     errors.push(FieldError::required(&sp.child(f), ""));
+                } else if !v.is_empty() && !v.starts_with('.') {
+                    let detail = "must be a simple json path starting with .";
+                    errors.push(FieldError::invalid(&sp.child(f), v, detail));
                 } else if !v.is_empty() && !v.starts_with(prefix) {
                     errors.push(FieldError::invalid(
                         &sp.child(f),
@@ -199,14 +224,38 @@ fn check_versions(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    let storage = versions.iter().filter(|v| v["storage"] == true).count();
-    if storage != 1 {
-        errors.push(FieldError::invalid(
-            path,
-            Value::Array(versions.iter().map(|v| v["name"].clone()).collect()),
-            "must have exactly one version marked as storage version",
-        ));
+    let storage: Vec<&Value> = versions.iter().filter(|v| v["storage"] == true).collect();
+    let shown = || at(crd, &["spec", "versions"]).map(go_versions).unwrap_or_default();
+    if twice {
+        errors.push(FieldError::invalid(path, shown(), "must contain unique version names"));
     }
+    if storage.len() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(path, shown(), detail));
+    }
+    let stored = super::strings(at(crd, &["status", "storedVersions"]));
+    let sp = FieldPath::new("status.storedVersions");
+    match storage.first().map(|v| v["name"].as_str().unwrap_or_default()) {
+        _ if stored.is_empty() => {
+            errors.push(FieldError::invalid(&sp, Value::Null, "must have at least one stored version"));
+        }
+        Some(name) if storage.len() > 1 || !stored.iter().any(|s| s == name) => {
+            let detail = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(&sp, Value::from(stored), detail));
+        }
+        _ => {}
+    }
+}
+
+/// The versions as the Go type prints them, without what is moved out of them.
+fn go_versions(versions: &Value) -> Value {
+    let flag = |v: &Value, k: &str| Value::Bool(v[k] == true);
+    let each = |v: &Value| {
+        json!({"Name": v["name"], "Served": flag(v, "served"), "Storage": flag(v, "storage"),
+            "Deprecated": flag(v, "deprecated"), "DeprecationWarning": v["deprecationWarning"], "Schema": null,
+            "Subresources": null, "AdditionalPrinterColumns": null, "SelectableFields": null})
+    };
+    versions.as_array().map(|a| a.iter().map(each).collect()).unwrap_or_default()
 }
 
 /// A selectable field must be a string, boolean or integer in the schema.
@@ -216,7 +265,7 @@ fn selectable(version: &Value, fields: &[&str], jp: &str, path: &FieldPath, erro
         s = s.and_then(|s| at(s, &["properties", f]));
     }
     match s.map(|s| s["type"].as_str().unwrap_or_default()) {
-        None => errors.push(FieldError::invalid(path, jp, format!("does not refer to a valid field of the schema: no field {jp}"))),
+        None => errors.push(FieldError::invalid(path, jp, "is an invalid path: does not refer to a valid field")),
         Some("string" | "boolean" | "integer") => {}
         Some(_) => errors.push(FieldError::invalid(
             path,
@@ -240,12 +289,15 @@ fn check_conversion(crd: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
         Some("Webhook") => {
             let w = &c["webhook"];
             let cc = &w["clientConfig"];
-            let cp = path.child("webhook").child("clientConfig");
-            if cc["url"].is_string() == cc["service"].is_object() {
+            // Named as in the first version of this API, where they stood one level higher.
+            let cp = path.child("webhookClientConfig");
+            if !cc.is_object() {
+                errors.push(FieldError::required(&cp, "required when strategy is set to Webhook"));
+            } else if cc["url"].is_string() == cc["service"].is_object() {
                 errors.push(FieldError::required(&cp, "exactly one of url or service is required"));
             }
             let versions = w["conversionReviewVersions"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let vp = path.child("webhook").child("conversionReviewVersions");
+            let vp = path.child("conversionReviewVersions");
             if versions.is_empty() {
                 errors.push(FieldError::required(&vp, ""));
             } else if !versions.iter().any(|v| v == "v1" || v == "v1beta1") {
@@ -271,7 +323,7 @@ fn stored_versions_remain(crd: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(
                 &FieldPath::new("status.storedVersions").index(i),
                 s.as_str(),
-                "missing from spec.versions; v1.CustomResourceDefinition.spec.versions must include all stored versions",
+                format!("missing from spec.versions; {s} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {s} and removes {s} from status.storedVersions"),
             ));
         }
     }

@@ -117,9 +117,11 @@ async fn attempt_create(
     call.prepare_crd(&mut obj, None);
     crate::admission::policy::prepare(call, &mut obj);
     call.cluster.prepare_rbac(call, &mut obj, None)?;
+    crate::allocate::service(call, &mut obj, None)?;
     call.normalize(&mut obj);
     call.validate(&obj, None, "")?;
     call.admit_validating(Operation::Create, Some(&obj), None, options).await?;
+    let _counted = crate::admission::quota::reserve(call, Operation::Create, &obj, None).await?;
     if options.dry_run {
         let taken =
             call.cluster.entry(&call.res.table, object::namespace(&obj), object::name(&obj)).is_some();

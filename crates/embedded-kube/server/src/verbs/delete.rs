@@ -5,8 +5,8 @@ use super::update::deletion_complete;
 use crate::admission::Operation;
 use crate::cluster::tables;
 use crate::select::Filter;
-use crate::wire::body::{self, Decoded};
-use crate::wire::negotiate;
+use crate::wire::body;
+use crate::wire::negotiate::{self, BodyType};
 use crate::wire::params::{FieldValidation, WriteOptions, parse_dry_run};
 use crate::wire::respond::{self, Reply};
 use ek_meta::object::{self, metadata_mut};
@@ -35,12 +35,25 @@ impl DeleteOptions {
             Value::Null
         } else {
             let ty = negotiate::body_type(&call.headers, true)?;
-            let Decoded { value, .. } = body::decode(&call.body, ty)?;
+            // Upstream hands on what its decoder says, without a reason.
+            let as_is = |text: String| Status {
+                reason: None,
+                ..Status::failure(500, ek_meta::Reason::InternalError, text)
+            };
+            let value = match ty {
+                BodyType::Json => {
+                    let read = body::read_json(&call.body);
+                    read.map_err(|e| as_is(format!("couldn't get version/kind; json parse error: {e}")))?
+                        .value
+                }
+                ty => body::decode(&call.body, ty)?.value,
+            };
             if let Some(k) = value.get("kind").and_then(Value::as_str)
                 && k != "DeleteOptions"
             {
-                return Err(Status::bad_request(format!(
-                    "the body of a deletion must be DeleteOptions, not {k}"
+                let version = value["apiVersion"].as_str().unwrap_or("meta.k8s.io/v1");
+                return Err(as_is(format!(
+                    "no kind {k:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\""
                 )));
             }
             value
@@ -53,10 +66,6 @@ impl DeleteOptions {
             Some(g) => Some(g),
             None => p.int("gracePeriodSeconds")?,
         };
-        if grace.is_some_and(|g| g < 0) {
-            let path = FieldPath::new("gracePeriodSeconds");
-            errors.push(FieldError::invalid(&path, grace.unwrap_or(0), "must be greater than or equal to 0"));
-        }
         let mut propagation =
             text(&value["propagationPolicy"]).or_else(|| p.get("propagationPolicy").map(str::to_owned));
         let orphan =
@@ -217,8 +226,12 @@ fn mark(call: &Call, new: &mut Value, old: &Value, o: &DeleteOptions) -> bool {
     if !already || old_grace.is_some_and(|g| grace < g) {
         let at = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         meta.insert("deletionTimestamp".into(), json!(ek_meta::time::rfc3339(at)));
-        meta.insert("deletionGracePeriodSeconds".into(), json!(grace));
-        if !already && has_generation {
+        // Definitions and namespaces are marked by their own rules: at once, and as no change of what is desired.
+        let plain = call.res.table != *tables::CRDS && !namespace_object;
+        if plain {
+            meta.insert("deletionGracePeriodSeconds".into(), json!(grace));
+        }
+        if !already && has_generation && plain {
             let g = meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
             meta.insert("generation".into(), json!(g + 1));
         }
@@ -283,17 +296,23 @@ pub async fn delete_collection(call: &Call) -> Result<Reply, Status> {
     let options = DeleteOptions::parse(call)?;
     let filter = Filter::parse(&call.res, &call.info.namespace, "", &call.params)?;
     let view = call.cluster.store.view(&call.cluster.id, &call.res.table);
-    let keys: Vec<Arc<str>> =
-        view.objects.iter().filter(|(k, e)| filter.matches(k, e)).map(|(k, _)| k.clone()).collect();
-    let mut items = Vec::with_capacity(keys.len());
-    for key in keys {
+    let mut found: Vec<(Arc<str>, Arc<Entry>)> = (view.objects.iter())
+        .filter(|(k, e)| filter.matches(k, e))
+        .map(|(k, e)| (k.clone(), e.clone()))
+        .collect();
+    // What is listed is deleted, and answered with: as it was.
+    let limit = call.params.int("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+    let remaining = limit.map_or(0, |n| found.len().saturating_sub(n));
+    found.truncate(limit.unwrap_or(usize::MAX));
+    let mut items = Vec::with_capacity(found.len());
+    for (key, before) in found {
         let (ns, name) = key.split_once('/').unwrap_or(("", &key));
         let mut one = call.clone();
         one.info.namespace = ns.to_owned();
         one.info.name = name.to_owned();
         match delete_one(&one, name, &options).await {
-            Ok(Outcome::Gone(e) | Outcome::Pending(e)) => {
-                let mut item = call.cluster.read(&call.res, &e).await?;
+            Ok(Outcome::Gone(_) | Outcome::Pending(_)) => {
+                let mut item = call.cluster.read(&call.res, &before).await?;
                 if let (false, Some(m)) = (call.res.is_custom(), item.as_object_mut()) {
                     m.remove("kind");
                     m.remove("apiVersion");
@@ -305,9 +324,12 @@ pub async fn delete_collection(call: &Call) -> Result<Reply, Status> {
             Err(s) => return Err(s),
         }
     }
-    let list = json!({
+    let mut list = json!({
         "kind": call.res.list_kind, "apiVersion": call.res.api_version,
         "metadata": {"resourceVersion": call.cluster.store.current(&call.cluster.id).to_string()}, "items": items
     });
+    if remaining > 0 && filter.selects_all() {
+        list["metadata"]["remainingItemCount"] = json!(remaining);
+    }
     Ok(respond::value(200, accepted.encoding, &list))
 }

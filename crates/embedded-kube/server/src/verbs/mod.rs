@@ -1,7 +1,9 @@
 //! The verbs of the resource API, each on one resource of one cluster.
 
+mod accept;
 mod create;
 mod delete;
+mod graft;
 mod pods;
 mod read;
 mod repeats;
@@ -44,6 +46,8 @@ pub struct Call {
     pub user: User,
     pub upgrade: Option<hyper::upgrade::OnUpgrade>,
     pub warnings: Arc<Mutex<Vec<String>>>,
+    /// What admission has to say to the audit log.
+    pub annotations: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl Call {
@@ -117,16 +121,10 @@ impl Call {
         Ok(())
     }
 
-    /// The result of a patch must still be an object of this kind, without unknown fields.
-    pub fn accept_patched(&self, obj: Value, options: &WriteOptions) -> Result<Value, Status> {
-        let decoded = crate::wire::body::Decoded { value: obj, duplicates: Vec::new() };
-        self.accept_object(decoded, options, &self.res.kind, &self.res.api_version)
-    }
-
-    /// CRDs decide over names together, so they are written one at a time.
+    /// CRDs decide over names together, and Services over addresses, so they are written one at a time.
     pub async fn sibling_lock(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let together = self.res.table == *tables::CRDS || self.res.table == *tables::CLUSTER_ROLES;
-        if together { Some(self.cluster.sibling_writes.lock().await) } else { None }
+        let tables = [&*tables::CRDS, &*tables::CLUSTER_ROLES, &*tables::SERVICES];
+        if tables.contains(&&self.res.table) { Some(self.cluster.sibling_writes.lock().await) } else { None }
     }
 
     /// Namespaces the system cannot live without.
@@ -197,6 +195,36 @@ pub async fn bind(call: &Call) -> Result<(), Status> {
 
 /// Runs an authorized request.
 pub async fn run(call: &Call) -> Result<Reply, Status> {
+    run_verb(call).await.map_err(|s| in_its_words(call, s))
+}
+
+/// Built-in resources are served behind a router that refuses media types before anybody else does.
+fn in_its_words(call: &Call, mut s: Status) -> Status {
+    let text = match s.code {
+        _ if call.res.is_custom() => return s,
+        406 if !knows_type(call) => s
+            .message
+            .strip_prefix("only the following media types are accepted: ")
+            .map(|types| format!("406: Not Acceptable\n\nAvailable representations: {types}")),
+        415 if call.info.verb == "patch" => Some("415: Unsupported Media Type".to_owned()),
+        _ => None,
+    };
+    if let Some(text) = text {
+        s.message = text;
+        s.details.get_or_insert_default();
+    }
+    s
+}
+
+/// Whether the client takes any type there is, in whatever shape.
+fn knows_type(call: &Call) -> bool {
+    let accept = call.headers.get(http::header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "*/*"]
+        .iter()
+        .any(|t| accept.contains(t))
+}
+
+async fn run_verb(call: &Call) -> Result<Reply, Status> {
     if let Some(d) = call.res.custom.as_ref().and_then(|c| c.deprecation.as_ref()) {
         call.warn(d.clone());
     }
@@ -246,6 +274,9 @@ async fn subresource(call: &Call) -> Result<Reply, Status> {
     let sub = call.info.subresource.as_str();
     let verb = call.info.verb;
     let Some(def) = call.res.subresource(sub) else {
+        if call.res.is_custom() {
+            return Err(call.res.not_found(&call.info.name));
+        }
         return Err(Status::failure(
             404,
             ek_meta::Reason::NotFound,

@@ -28,10 +28,26 @@ pub async fn bind(call: &Call) -> Result<Reply, Status> {
     if pod.info.name.is_empty() {
         pod.info.name = object::name(&binding).to_owned();
     }
+    let named = object::name(&binding);
+    if !named.is_empty() && named != pod.info.name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
     let target = object::str_at(&binding, &["target", "name"]).unwrap_or_default().to_owned();
+    let kind = object::str_at(&binding, &["target", "kind"]).unwrap_or_default();
+    let mut wrong = Vec::new();
+    if !matches!(kind, "" | "Node") {
+        wrong.push(FieldError::not_supported(&FieldPath::new("target.kind"), kind, &["Node", "<empty>"]));
+    }
     if target.is_empty() {
-        let e = FieldError::required(&FieldPath::new("target.name"), "");
-        return Err(Status::invalid("", "Binding", &pod.info.name, &[e]));
+        wrong.push(FieldError::required(&FieldPath::new("target.name"), ""));
+    }
+    if !wrong.is_empty() {
+        let text = match wrong.as_slice() {
+            [one] => one.to_string(),
+            many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        };
+        // A code without a reason: upstream hands these on as they are.
+        return Err(Status { reason: None, ..Status::failure(500, Reason::InternalError, text) });
     }
     let now = call.cluster.timestamp();
     let transform = |old: &Value| {

@@ -26,7 +26,11 @@ pub async fn get(call: &Call) -> Result<Reply, Status> {
 /// A read that names a revision from the future must not be answered from the past.
 fn min_revision(call: &Call) -> Result<(), Status> {
     let Some(rv) = call.params.get("resourceVersion") else { return Ok(()) };
-    let wanted = parse_revision(rv)?;
+    // Here upstream hands the parser's error on as it is.
+    let wanted = parse_revision(rv).map_err(|s| {
+        let text = s.message.trim_start_matches("invalid resource version: ").to_owned();
+        Status { reason: None, ..Status::failure(500, ek_meta::Reason::InternalError, text) }
+    })?;
     let current = call.cluster.store.current(&call.cluster.id);
     if wanted > current { Err(too_large(wanted, current)) } else { Ok(()) }
 }
@@ -63,13 +67,15 @@ impl Continue {
     }
 
     fn decode(token: &str) -> Result<Continue, Status> {
-        let bad = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
+        let bad = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
         if token.len() > 4096 {
             return Err(bad("too long"));
         }
         let bytes =
             URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad("incorrect encoding"))?;
-        let v: Value = serde_json::from_slice(&bytes).map_err(|_| bad("incorrect encoding"))?;
+        let v = crate::wire::body::read_json(&bytes).map_err(|e| bad(&e))?.value;
         if v["v"] != "meta.k8s.io/v1" {
             return Err(bad("server does not recognize this encoded version"));
         }
@@ -129,45 +135,45 @@ pub async fn list(call: &Call) -> Result<Reply, Status> {
     }
 }
 
+/// Whether exactly the given version is asked for. Everything wrong with the question is said at once.
+fn which_version(p: &crate::wire::params::Params) -> Result<bool, Status> {
+    use ek_meta::{FieldError, FieldPath};
+    let mut errors = Vec::new();
+    if p.has("sendInitialEvents") {
+        let path = FieldPath::new("sendInitialEvents");
+        errors.push(FieldError::forbidden(&path, "sendInitialEvents is forbidden for list"));
+    }
+    let at = FieldPath::new("resourceVersionMatch");
+    if let Some(m) = p.get("resourceVersionMatch") {
+        let rv = p.get("resourceVersion");
+        if p.get("continue").is_some() {
+            let text = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden(&at, text));
+        }
+        if rv.is_none() {
+            let text = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(FieldError::forbidden(&at, text));
+        }
+        if !matches!(m, "Exact" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(&at, m, &["Exact", "NotOlderThan", ""]));
+        } else if m == "Exact" && rv == Some("0") {
+            let text = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(FieldError::forbidden(&at, text));
+        }
+    }
+    match errors.as_slice() {
+        [] => Ok(p.get("resourceVersionMatch") == Some("Exact")),
+        errors => Err(Status::invalid("meta.k8s.io", "ListOptions", "", errors)),
+    }
+}
+
 fn page(call: &Call, filter: &Filter) -> Result<Page, Status> {
     let p = &call.params;
     // A negative limit is none.
     let limit = p.int("limit")?.unwrap_or(0).max(0);
-    if p.has("sendInitialEvents") {
-        let path = ek_meta::FieldPath::new("sendInitialEvents");
-        let e = ek_meta::FieldError::forbidden(&path, "sendInitialEvents is forbidden for list");
-        return Err(Status::invalid("meta.k8s.io", "ListOptions", "", &[e]));
-    }
+    let exact = which_version(p)?;
     let mut limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let rv = p.get("resourceVersion");
-    let exact = match p.get("resourceVersionMatch") {
-        None => false,
-        Some(m) => {
-            let bad = |detail: &str| {
-                let e =
-                    ek_meta::FieldError::forbidden(&ek_meta::FieldPath::new("resourceVersionMatch"), detail);
-                Status::invalid("meta.k8s.io", "ListOptions", "", &[e])
-            };
-            if p.has("continue") && p.get("continue").is_some() {
-                return Err(bad("resourceVersionMatch is forbidden when continue is provided"));
-            }
-            match (m, rv) {
-                (_, None) => {
-                    return Err(bad("resourceVersionMatch is forbidden unless resourceVersion is provided"));
-                }
-                ("Exact", Some("0")) => {
-                    return Err(bad("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
-                }
-                ("Exact", _) => true,
-                ("NotOlderThan", _) => false,
-                (other, _) => {
-                    let path = ek_meta::FieldPath::new("resourceVersionMatch");
-                    let e = ek_meta::FieldError::not_supported(&path, other, &["Exact", "NotOlderThan", ""]);
-                    return Err(Status::invalid("meta.k8s.io", "ListOptions", "", &[e]));
-                }
-            }
-        }
-    };
     let (cluster, table) = (&call.cluster, &call.res.table);
     let store = &cluster.store;
     let mut start = None;

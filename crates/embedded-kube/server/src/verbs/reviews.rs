@@ -2,7 +2,6 @@
 
 use super::Call;
 use crate::registry::Resource;
-use crate::wire::body;
 use crate::wire::negotiate;
 use crate::wire::respond::{self, Reply};
 use ek_auth::User;
@@ -11,6 +10,11 @@ use ek_meta::{FieldError, FieldPath, Status};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// As the Go type prints it.
+fn go_attributes(n: &Value) -> Value {
+    if n.is_object() { json!({"Path": n["path"], "Verb": n["verb"]}) } else { n.clone() }
+}
+
 pub fn is_review(res: &Resource) -> bool {
     matches!(res.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io")
 }
@@ -18,7 +22,7 @@ pub fn is_review(res: &Resource) -> bool {
 pub async fn create(call: &Call) -> Result<Reply, Status> {
     let accepted = negotiate::accept(&call.headers, false)?;
     let ty = negotiate::body_type(&call.headers, true)?;
-    let body = if call.body.is_empty() { json!({}) } else { body::decode(&call.body, ty)?.value };
+    let body = if call.body.is_empty() { json!({}) } else { call.decode_review(ty)? };
     let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
     let status = match call.res.kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user_json(&call.user)}),
@@ -31,6 +35,12 @@ pub async fn create(call: &Call) -> Result<Reply, Status> {
         }
         "SelfSubjectAccessReview" => access_review(call, &spec, &call.user)?,
         "LocalSubjectAccessReview" => {
+            if spec["nonResourceAttributes"].is_object() {
+                let path = FieldPath::new("spec.nonResourceAttributes");
+                let shown = go_attributes(&spec["nonResourceAttributes"]);
+                let e = FieldError::invalid(&path, shown, "disallowed on this kind of request");
+                return Err(invalid(call, e));
+            }
             let ns = spec["resourceAttributes"]["namespace"].as_str().unwrap_or_default();
             if ns != call.info.namespace {
                 let path = FieldPath::new("spec.resourceAttributes.namespace");
@@ -71,9 +81,7 @@ fn invalid(call: &Call, e: FieldError) -> Status {
 }
 
 fn user_from(call: &Call, spec: &Value) -> Result<User, Status> {
-    let strings = |v: &Value| -> Vec<String> {
-        v.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
+    use ek_meta::object::strings;
     let user = User {
         name: spec["user"].as_str().unwrap_or_default().to_owned(),
         uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
@@ -96,8 +104,17 @@ fn access_review(call: &Call, spec: &Value, user: &User) -> Result<Value, Status
     let (r, n) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let refuse = |field: &str, why: &str| {
         let path = FieldPath::new("spec").child(field);
-        Err(invalid(call, FieldError::invalid(&path, n.clone(), why)))
+        Err(invalid(call, FieldError::invalid(&path, go_attributes(n), why)))
     };
+    for kind in ["labelSelector", "fieldSelector"] {
+        let raw = r[kind]["rawSelector"].as_str().filter(|s| !s.is_empty());
+        let both = r[kind]["requirements"].as_array().is_some_and(|a| !a.is_empty());
+        if let (Some(raw), true) = (raw, both) {
+            let path = FieldPath::new("spec.resourceAttributes").child(kind).child("rawSelector");
+            let why = "may not specified at the same time as requirements";
+            return Err(invalid(call, FieldError::invalid(&path, raw, why)));
+        }
+    }
     match (r.is_object(), n.is_object()) {
         (true, true) => {
             return refuse(
@@ -161,13 +178,7 @@ async fn token_review(call: &Call, spec: &Value) -> Result<Value, Status> {
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    let mut audiences: Vec<String> = spec["audiences"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
+    let mut audiences: Vec<String> = ek_meta::object::strings(&spec["audiences"]);
     if audiences.is_empty() {
         audiences = call.cluster.identity.audiences.clone();
     }

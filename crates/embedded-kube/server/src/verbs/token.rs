@@ -20,6 +20,12 @@ pub async fn create(call: &Call) -> Result<Reply, Status> {
     let mut request = if call.body.is_empty() { json!({}) } else { body::decode(&call.body, ty)?.value };
     let account: Value = serde_json::from_slice(&call.live()?.bytes).map_err(Status::internal)?;
     let (ns, name) = (&call.info.namespace, &call.info.name);
+    let named = ek_meta::object::name(&request);
+    if !named.is_empty() && named != name {
+        let path = FieldPath::new("metadata.name");
+        let e = FieldError::invalid(&path, named, "must match the service account name if specified");
+        return Err(Status::invalid("authentication.k8s.io", "TokenRequest", name, &[e]));
+    }
     let spec = &request["spec"];
     let seconds = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     let path = FieldPath::new("spec.expirationSeconds");
@@ -37,13 +43,7 @@ pub async fn create(call: &Call) -> Result<Reply, Status> {
     if seconds > MAX_SECONDS {
         return bad("may not specify a duration larger than 2^32 seconds");
     }
-    let mut audiences: Vec<String> = spec["audiences"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
+    let mut audiences: Vec<String> = ek_meta::object::strings(&spec["audiences"]);
     if audiences.is_empty() {
         audiences = call.cluster.identity.audiences.clone();
     }
@@ -98,8 +98,10 @@ fn bind(call: &Call, r: &Value, private: &mut Private) -> Result<(), Status> {
         "Secret" => (&tables::SECRETS, "secrets", ns),
         "Node" => (&tables::NODES, "nodes", ""),
         other => {
+            let version = r["apiVersion"].as_str().unwrap_or_default();
+            let (group, version) = version.split_once('/').unwrap_or(("", version));
             return Err(Status::bad_request(format!(
-                "cannot bind token for serviceaccount to object of type {other:?}: use Pod, Secret or Node"
+                "cannot bind token to object of type {group}/{version}, Kind={other}"
             )));
         }
     };

@@ -2,11 +2,13 @@
 //! over when somebody else was faster, unless the client said which version it meant.
 
 use super::Call;
-use super::write::{VersionTypes, reset_fields, type_name};
+use super::accept::Source;
+use super::graft::{date_conditions, graft};
+use super::write::{VersionTypes, reset_fields};
 use super::{create, write};
 use crate::admission::Operation;
 use crate::cluster::tables;
-use crate::wire::body;
+use crate::wire::body::{self, Decoded, Oddities};
 use crate::wire::negotiate::{self, Accepted, PatchType};
 use crate::wire::params::WriteOptions;
 use crate::wire::respond::Reply;
@@ -31,7 +33,7 @@ pub struct Next {
 pub type Transform<'a> = &'a (dyn Fn(&Value) -> Result<Next, Status> + Sync);
 
 /// What is to happen to an object.
-enum Step {
+pub(super) enum Step {
     Write(Next),
     /// An apply found everything in place.
     Keep,
@@ -88,17 +90,9 @@ pub async fn patch(call: &Call) -> Result<Reply, Status> {
     match ty {
         PatchType::Apply => apply(call, &options, accepted).await,
         _ => {
-            let patch = body::json(&call.body)?.value;
-            if ty != PatchType::Json && !patch.is_object() {
-                return Err(Status::bad_request(format!(
-                    "the patch must be an object, not {}",
-                    type_name(&patch)
-                )));
-            }
+            let patch = body::patch(&call.body, ty)?;
             let transform = |old: &Value| {
-                let object = patched(call, old.clone(), &patch, ty)?;
-                let again = || patched(call, old.clone(), &patch, ty);
-                let object = call.accept_patched(object, &options).map_err(|s| bad_patch(call, s, again))?;
+                let object = accept_patch(call, old, &patch, ty, &options)?;
                 same_identity(call, &object)?;
                 Ok(Next { object, applied: false })
             };
@@ -108,9 +102,33 @@ pub async fn patch(call: &Call) -> Result<Reply, Status> {
     }
 }
 
+/// `old` with the patch applied, still an object of its kind.
+pub(super) fn accept_patch(
+    call: &Call,
+    old: &Value,
+    patch: &Decoded,
+    ty: PatchType,
+    options: &WriteOptions,
+) -> Result<Value, Status> {
+    let value = patched(call, old.clone(), &patch.value, ty)?;
+    let oddities = match &patch.oddities {
+        Oddities::JsonPatch(v) => Oddities::JsonPatch(v.clone()),
+        _ => Oddities::None,
+    };
+    let sorted = ty == PatchType::Strategic;
+    let decoded = Decoded { value, duplicates: patch.duplicates.clone(), oddities, sorted };
+    call.accept_object(decoded, options, Source::Patch).map_err(|s| bad_patch(call, s, old, patch, ty))
+}
+
 /// A patch cannot turn an object into another one.
 fn same_identity(call: &Call, obj: &Value) -> Result<(), Status> {
     let (name, ns) = (object::name(obj), object::namespace(obj));
+    if name.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.info.name
+        )));
+    }
     if name != call.info.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
@@ -126,18 +144,25 @@ fn same_identity(call: &Call, obj: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// What is wrong with the result of a patch is the patch's fault; `result` makes it once more, to be shown.
-fn bad_patch(call: &Call, s: Status, result: impl FnOnce() -> Result<Value, Status>) -> Status {
+/// What is wrong with the result of a patch is the patch's fault. The result is shown, or, where the patch is
+/// merged as the type says, the patch itself as Go prints it.
+fn bad_patch(call: &Call, s: Status, old: &Value, patch: &Decoded, ty: PatchType) -> Status {
     if s.code != 400 {
         return s;
     }
     let (kind, version) = (&call.res.kind, &call.res.version);
     let prefix = format!("{kind} in version {version:?} cannot be handled as a {kind}: ");
     let why = s.message.strip_prefix(&prefix).unwrap_or(&s.message).to_owned();
-    let mut shown = result().unwrap_or_default();
-    // Nobody looks for a mistake in the books.
-    metadata_mut(&mut shown).remove("managedFields");
-    let e = FieldError::invalid(&FieldPath::new("patch"), shown.to_string(), why);
+    let shown = match ty {
+        PatchType::Strategic => ek_apply::strategic::go_format(&patch.value),
+        _ => {
+            let mut shown = patched(call, old.clone(), &patch.value, ty).unwrap_or_default();
+            // Nobody looks for a mistake in the books.
+            metadata_mut(&mut shown).remove("managedFields");
+            shown.to_string()
+        }
+    };
+    let e = FieldError::invalid(&FieldPath::new("patch"), shown, why);
     Status::invalid("", "", "", &[e])
 }
 
@@ -147,19 +172,24 @@ pub fn patched(call: &Call, doc: Value, patch: &Value, ty: PatchType) -> Result<
         PatchType::Json => ek_apply::json::json_patch(doc, patch).map_err(|e| patch_status(&e)),
         PatchType::Merge => Ok(ek_apply::json::merge_patch(doc, patch)),
         PatchType::Strategic => ek_apply::strategic::merge(doc, patch, call.res.node())
-            .map_err(|e| Status::bad_request(e.to_string())),
+            // Without a reason, as upstream hands these on.
+            .map_err(|e| Status {
+                reason: None,
+                ..Status::failure(500, ek_meta::Reason::InternalError, e.to_string())
+            }),
         PatchType::Apply => Err(Status::internal("apply is not a patch of a document")),
     }
 }
 
-/// A patch that is no patch is a bad request; one that does not fit the object is invalid.
+/// A patch too large is refused as such; one that does not fit the object is invalid.
 fn patch_status(e: &ek_apply::json::PatchError) -> Status {
     use ek_apply::json::PatchError;
     match e {
         PatchError::TooMany(_) | PatchError::CopyTooLarge(_) => Status::too_large(e.to_string()),
-        PatchError::Malformed(_) | PatchError::TooDeep(_) => Status::bad_request(e.to_string()),
+        PatchError::TooDeep(_) => Status::bad_request(e.to_string()),
         _ => {
-            let text = format!("the server rejected our request due to an error in our request: {e}");
+            // As upstream, which keeps what was wrong to itself.
+            let text = "the server rejected our request due to an error in our request";
             let mut s = Status::failure(422, ek_meta::Reason::Invalid, text);
             s.details = Some(Box::default());
             s
@@ -167,20 +197,13 @@ fn patch_status(e: &ek_apply::json::PatchError) -> Status {
     }
 }
 
-/// Server-side apply.
-async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Result<Reply, Status> {
+/// What an apply asks for, and in whose name.
+pub(super) fn applied_configuration(call: &Call, options: &WriteOptions) -> Result<(Value, String), Status> {
     let Some(manager) = &options.field_manager else {
         let e = FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch");
         return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[e]));
     };
-    let repeats = may_keep(call).then(|| (&call.cluster.repeats, call.cluster.repeats.key(call)));
-    if let Some((repeats, key)) = repeats
-        && let Ok(entry) = call.live()
-        && repeats.contains(key, entry.revision, call.res.stamp())
-    {
-        return call.object_reply(200, accepted, &entry).await;
-    }
-    let mut decoded = body::yaml(&call.body)?;
+    let decoded = body::yaml(&call.body)?;
     // The applier must say what it applies; nothing is taken from the URL but the name.
     let said = |f: &str| decoded.value.get(f).and_then(Value::as_str).unwrap_or_default();
     if said("apiVersion") != call.res.api_version || said("kind") != call.res.kind {
@@ -190,20 +213,28 @@ async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Resul
             said("kind")
         )));
     }
-    let body_name = object::name(&decoded.value).to_owned();
+    Ok((call.accept_applied(decoded, options)?, manager.clone()))
+}
+
+/// Server-side apply.
+async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Result<Reply, Status> {
+    let repeats = may_keep(call).then(|| (&call.cluster.repeats, call.cluster.repeats.key(call)));
+    if let Some((repeats, key)) = repeats
+        && let Ok(entry) = call.live()
+        && repeats.contains(key, entry.revision, call.res.stamp())
+    {
+        return call.object_reply(200, accepted, &entry).await;
+    }
+    let (mut config, manager) = applied_configuration(call, options)?;
+    let body_name = object::name(&config);
     if !body_name.is_empty() && body_name != call.info.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({body_name}) does not match the name on the URL ({})",
             call.info.name
         )));
     }
-    if let Some(m) = decoded.value.as_object_mut() {
-        let meta = m.entry("metadata").or_insert_with(|| json!({}));
-        if let Some(meta) = meta.as_object_mut() {
-            meta.insert("name".into(), json!(call.info.name));
-        }
-    }
-    let mut config = call.accept_applied(decoded, options)?;
+    metadata_mut(&mut config).insert("name".into(), json!(call.info.name));
+    let said_namespace = object::namespace(&config).to_owned();
     call.place(&mut config)?;
     let sent = object::resource_version(&config).to_owned();
     let uid = object::uid(&config).to_owned();
@@ -212,9 +243,9 @@ async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Resul
     let make = |old: Option<&Value>| -> Result<Step, Status> {
         let now = call.cluster.timestamp();
         let types = VersionTypes::new(call);
-        let writer = call.writer(manager, sub, &call.res.api_version, &now);
+        let writer = call.writer(&manager, sub, &call.res.api_version, &now);
         let out = ek_apply::managed::apply(&types, old, &config, &writer, options.force, &reset)
-            .map_err(apply_status)?;
+            .map_err(|e| apply_status(in_own_words(e, &said_namespace)))?;
         if !out.changed {
             return Ok(Step::Keep);
         }
@@ -256,6 +287,16 @@ async fn apply(call: &Call, options: &WriteOptions, accepted: Accepted) -> Resul
     Err(Status::modified(&call.res.group, &call.res.plural, &call.info.name))
 }
 
+/// An error about a configuration names the namespace that is in it, not the one of the URL.
+fn in_own_words(e: ApplyError, said: &str) -> ApplyError {
+    match e {
+        ApplyError::Invalid { name, api_version, kind, errors, .. } => {
+            ApplyError::Invalid { namespace: said.to_owned(), name, api_version, kind, errors }
+        }
+        other => other,
+    }
+}
+
 pub(super) fn apply_status(e: ApplyError) -> Status {
     match e {
         ApplyError::Conflicts(c) => ek_apply::managed::conflict_status(&c),
@@ -263,90 +304,6 @@ pub(super) fn apply_status(e: ApplyError) -> Status {
         // A code without a reason is how clients know it from upstream.
         ApplyError::Invalid { .. } => {
             Status { reason: None, ..Status::failure(500, ek_meta::Reason::InternalError, e.to_string()) }
-        }
-    }
-}
-
-/// What of the new state the endpoint takes; the rest stays as it was.
-fn graft(call: &Call, new: Value, old: &Value) -> Value {
-    let res = &call.res;
-    let take = |new: &Value, path: &str, into: &mut Value| {
-        let v = new.pointer(path).cloned();
-        set_pointer(into, path, v);
-    };
-    match call.info.subresource.as_str() {
-        "" => {
-            let mut new = new;
-            if res.has_status() {
-                take(old, "/status", &mut new);
-            }
-            if res.table == *tables::NAMESPACES {
-                take(old, "/spec/finalizers", &mut new);
-            }
-            new
-        }
-        "status" => {
-            let mut out = old.clone();
-            take(&new, "/status", &mut out);
-            if res.is_custom() {
-                let fields = new.pointer("/metadata/managedFields").cloned();
-                set_pointer(&mut out, "/metadata/managedFields", fields);
-                let rv = new.pointer("/metadata/resourceVersion").cloned();
-                set_pointer(&mut out, "/metadata/resourceVersion", rv);
-            } else {
-                take(&new, "/metadata", &mut out);
-            }
-            out
-        }
-        sub => {
-            let mut out = old.clone();
-            take(&new, "/metadata", &mut out);
-            match sub {
-                // The parent as changed by its Scale.
-                "scale" | "binding" => return new,
-                "approval" => take(&new, "/status/conditions", &mut out),
-                "finalize" => take(&new, "/spec/finalizers", &mut out),
-                "ephemeralcontainers" => take(&new, "/spec/ephemeralContainers", &mut out),
-                "resize" => {
-                    take(&new, "/spec/containers", &mut out);
-                    take(&new, "/spec/initContainers", &mut out);
-                }
-                _ => {}
-            }
-            out
-        }
-    }
-}
-
-/// Conditions of certificate requests are dated by the server when the client leaves that out.
-fn date_conditions(new: &mut Value, old: &Value, now: &str) {
-    let Some(Value::Array(conditions)) = new.pointer_mut("/status/conditions") else { return };
-    for c in conditions {
-        let before = (old["status"]["conditions"].as_array().into_iter().flatten())
-            .find(|o| o["type"] == c["type"] && o["status"] == c["status"]);
-        if c["lastUpdateTime"].is_null() {
-            c["lastUpdateTime"] = json!(now);
-        }
-        if c["lastTransitionTime"].is_null() {
-            let since = before.and_then(|b| b["lastTransitionTime"].as_str());
-            c["lastTransitionTime"] = json!(since.unwrap_or(now));
-        }
-    }
-}
-
-fn set_pointer(into: &mut Value, path: &str, v: Option<Value>) {
-    let (parent, leaf) = path.rsplit_once('/').unwrap_or(("", path));
-    if v.is_some() && !parent.is_empty() && into.pointer(parent).is_none_or(Value::is_null) {
-        set_pointer(into, parent, Some(json!({})));
-    }
-    if let Some(Value::Object(m)) = into.pointer_mut(parent) {
-        match v {
-            Some(v) => {
-                m.insert(leaf.to_owned(), v);
-            }
-            None => {
-                m.remove(leaf);
-            }
         }
     }
 }
@@ -370,7 +327,7 @@ pub async fn run(
 }
 
 /// The loop. `revision` is the version the client insists on. Also says whether the object was kept as it is.
-async fn run_steps(
+pub(super) async fn run_steps(
     call: &Call,
     step: &(dyn Fn(&Value) -> Result<Step, Status> + Sync),
     options: &WriteOptions,
@@ -414,6 +371,16 @@ async fn run_steps(
                 ),
             ));
         }
+        let mut new = new;
+        // Who writes a status of a custom resource, or resizes a pod, is recorded with all it sent, though only
+        // part of it is taken.
+        let custom_status = res.is_custom() && call.info.subresource == "status";
+        let whole = custom_status || call.info.subresource == "resize";
+        if whole && !applied {
+            carry_over(&mut new, &old);
+            record(call, options, &mut new, &old);
+        }
+        let applied = applied || whole;
         let mut new = graft(call, new, &old);
         carry_over(&mut new, &old);
         if res.group == "certificates.k8s.io" {
@@ -421,12 +388,7 @@ async fn run_steps(
         }
         call.complete(&mut new);
         if !applied {
-            let now = call.cluster.timestamp();
-            let manager = call.manager(options);
-            let sub = call.managed_subresource();
-            let types = VersionTypes::new(call);
-            let writer = call.writer(&manager, sub, &res.api_version, &now);
-            ek_apply::managed::update(&types, Some(&old), &mut new, &writer, &reset_fields(res, sub));
+            record(call, options, &mut new, &old);
         }
         call.own(&mut new, Some(&old));
         let mut new = call.admit_mutating(Operation::Update, new, Some(&old), options).await?;
@@ -437,8 +399,10 @@ async fn run_steps(
             bump_generation(call, &mut new, &old);
         }
         crate::admission::policy::prepare(call, &mut new);
+        crate::allocate::service(call, &mut new, Some(&old))?;
         call.validate(&new, Some(&old), &call.info.subresource)?;
         call.admit_validating(Operation::Update, Some(&new), Some(&old), options).await?;
+        let _counted = crate::admission::quota::reserve(call, Operation::Update, &new, Some(&old)).await?;
         metadata_mut(&mut new).insert("resourceVersion".into(), json!(old_rv));
         if deletion_complete(call, &new) {
             // The answer is the last state there was; only watchers learn the version of its end.
@@ -469,6 +433,16 @@ async fn run_steps(
     Err(conflict())
 }
 
+/// Enters a plain write into the books.
+fn record(call: &Call, options: &WriteOptions, new: &mut Value, old: &Value) {
+    let now = call.cluster.timestamp();
+    let manager = call.manager(options);
+    let sub = call.managed_subresource();
+    let types = VersionTypes::new(call);
+    let writer = call.writer(&manager, sub, &call.res.api_version, &now);
+    ek_apply::managed::update(&types, Some(old), new, &writer, &reset_fields(&call.res, sub));
+}
+
 /// Finalizers are gone, grace has passed: the object may go.
 pub fn deletion_complete(call: &Call, obj: &Value) -> bool {
     let meta = &obj["metadata"];
@@ -493,10 +467,10 @@ fn carry_over(new: &mut Value, old: &Value) {
             meta.insert(f.into(), v.clone());
         }
     };
-    for f in ["uid", "generation", "name", "namespace"] {
+    for f in ["uid", "generation", "name", "namespace", "creationTimestamp"] {
         set(f);
     }
-    for f in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for f in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         if meta.get(f).is_none_or(|v| v.is_null() || same_instant(v, &old[f])) {
             match &old[f] {
                 Value::Null => meta.remove(f),
@@ -520,7 +494,12 @@ fn bump_generation(call: &Call, new: &mut Value, old: &Value) {
     let status = call.res.has_status();
     let desired = |k: &str| !(k == "metadata" || (status && k == "status"));
     let (Some(a), Some(b)) = (new.as_object(), old.as_object()) else { return };
-    let same = a.iter().filter(|(k, _)| desired(k)).all(|(k, v)| b.get(k) == Some(v))
+    // A deployment's annotations are copied to what it makes.
+    let annotations = |o: &serde_json::Map<String, Value>| o["metadata"].get("annotations").cloned();
+    let copied =
+        call.res.group == "apps" && call.res.plural == "deployments" && call.info.subresource.is_empty();
+    let same = !(copied && annotations(a) != annotations(b))
+        && a.iter().filter(|(k, _)| desired(k)).all(|(k, v)| b.get(k) == Some(v))
         && b.iter().filter(|(k, _)| desired(k)).all(|(k, _)| a.contains_key(k));
     let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
     let next = if same { generation } else { generation + 1 };

@@ -120,10 +120,13 @@ fn initial_events(call: &Call) -> Result<Option<bool>, Status> {
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ),
-        (Some(_), Some(m)) if m != "NotOlderThan" => forbid(
-            "resourceVersionMatch",
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ),
+        (Some(_), Some(m)) if m != "NotOlderThan" => {
+            let at = FieldPath::new("resourceVersionMatch");
+            let text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            let errors =
+                [FieldError::forbidden(&at, text), FieldError::not_supported(&at, m, &["NotOlderThan"])];
+            Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors))
+        }
         (Some(s), _) => Ok(Some(s)),
     }
 }

@@ -4,17 +4,15 @@ use super::Call;
 use crate::admission::{self, Operation};
 use crate::cluster::{commit_status, tables};
 use crate::registry::Resource;
-use crate::wire::body::{self, Decoded};
 use crate::wire::encode;
-use crate::wire::negotiate;
-use crate::wire::params::{FieldValidation, WriteOptions};
+use crate::wire::params::WriteOptions;
 use crate::{crd, meta_rules};
 use ek_apply::fieldset::Set;
-use ek_apply::managed::{ApplyError, Types, Writer};
+use ek_apply::managed::{Types, Writer};
 use ek_meta::schema::Node;
 use ek_meta::{FieldError, Status, object};
 use ek_store::{Batch, Change, CommitError, Entry, Expect};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// The types behind managed fields: every served version of one resource.
@@ -78,98 +76,6 @@ impl Call {
         let name = agent.split('/').next().unwrap_or_default();
         let name: String = name.chars().filter(|c| !c.is_control()).take(128).collect();
         if name.is_empty() { "unknown".to_owned() } else { name }
-    }
-
-    /// The body as an object of this resource's kind: decoded, its identity checked, unknown and duplicate
-    /// fields treated as the client asked.
-    pub fn decode_object(&self, options: &WriteOptions) -> Result<Value, Status> {
-        let ty = negotiate::body_type(&self.headers, !self.res.is_custom())?;
-        let decoded = body::decode(&self.body, ty)?;
-        self.accept_object(decoded, options, &self.res.kind, &self.res.api_version)
-    }
-
-    /// Checks a decoded object against what the endpoint takes.
-    pub fn accept_object(
-        &self,
-        decoded: Decoded,
-        options: &WriteOptions,
-        kind: &str,
-        api_version: &str,
-    ) -> Result<Value, Status> {
-        let Decoded { mut value, duplicates } = decoded;
-        if let (true, Value::Object(m)) = (self.res.is_custom(), &value) {
-            check_custom_kind(m, kind, api_version)?;
-        }
-        identify(&mut value, kind, api_version)?;
-        let unknown = self.drop_unknown(&mut value)?;
-        self.report_fields(kind, &unknown, &duplicates, options.field_validation)?;
-        Ok(value)
-    }
-
-    /// Checks an applied configuration. Whoever applies owns every field, so one that nobody knows is an error
-    /// however lenient the client is about others.
-    pub fn accept_applied(&self, decoded: Decoded, options: &WriteOptions) -> Result<Value, Status> {
-        let Decoded { mut value, duplicates } = decoded;
-        let res = &self.res;
-        identify(&mut value, &res.kind, &res.api_version)?;
-        let unknown = self.drop_unknown(&mut value)?;
-        if !unknown.is_empty() {
-            let errors = unknown.iter().map(|p| format!(".{p}: field not declared in schema")).collect();
-            return Err(super::update::apply_status(ApplyError::Invalid {
-                namespace: self.info.namespace.clone(),
-                name: self.info.name.clone(),
-                api_version: res.api_version.clone(),
-                kind: res.kind.clone(),
-                errors,
-            }));
-        }
-        self.report_fields(&res.kind, &[], &duplicates, options.field_validation)?;
-        Ok(value)
-    }
-
-    /// Values of built-in kinds must have their types; those of custom resources are validated later.
-    fn check_types(&self, value: &Value) -> Result<(), Status> {
-        let (Some(node), false) = (self.res.node(), self.res.is_custom()) else { return Ok(()) };
-        ek_schema::check_types(value, node).map_err(|e| {
-            Status::bad_request(format!(
-                "{} in version {:?} cannot be handled as a {}: {e}",
-                self.res.kind, self.res.version, self.res.kind
-            ))
-        })
-    }
-
-    /// Removes what the schema does not know; the paths removed.
-    fn drop_unknown(&self, value: &mut Value) -> Result<Vec<String>, Status> {
-        let Some(node) = self.res.node() else { return Ok(Vec::new()) };
-        if self.res.is_custom() {
-            return Ok(ek_schema::prune::prune(value, node, true));
-        }
-        self.check_types(value)?;
-        Ok(ek_schema::prune::prune(value, node, false))
-    }
-
-    pub fn report_fields(
-        &self,
-        kind: &str,
-        unknown: &[String],
-        duplicates: &[String],
-        how: FieldValidation,
-    ) -> Result<(), Status> {
-        if how == FieldValidation::Ignore || (unknown.is_empty() && duplicates.is_empty()) {
-            return Ok(());
-        }
-        let all: Vec<String> = (unknown.iter().map(|p| format!("unknown field {p:?}")))
-            .chain(duplicates.iter().map(|p| format!("duplicate field {p:?}")))
-            .collect();
-        if how == FieldValidation::Warn {
-            self.warn_all(all);
-            return Ok(());
-        }
-        let list = all.join(", ");
-        Err(Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {list}",
-            self.res.version
-        )))
     }
 
     /// Fills defaults of the kind: the object as its client could have written it in full.
@@ -243,7 +149,20 @@ impl Call {
         match &res.custom {
             Some(c) => {
                 if let Some(v) = &c.validator {
-                    errors.extend(v.validate(obj, old));
+                    let mut found = v.validate(obj, old);
+                    if subresource == "status" {
+                        // Looked at by itself: its fields are named from there, though found where they are.
+                        for e in &mut found {
+                            if let Some(own) = e.detail.strip_prefix("status.") {
+                                e.detail = own.to_owned();
+                            }
+                        }
+                    }
+                    errors.extend(found);
+                }
+                if let Some(scale) = &c.scale {
+                    errors
+                        .extend(super::scale::validate(obj, [&scale.spec_replicas, &scale.status_replicas]));
                 }
             }
             None if res.table == *tables::CRDS => {
@@ -252,13 +171,18 @@ impl Call {
                 }
             }
             None => {
-                errors.extend(ek_builtin::validate::validate(&res.group, &res.plural, obj, old, subresource))
+                errors.extend(ek_builtin::validate::validate(&res.group, &res.plural, obj, old, subresource));
+                if res.group == "admissionregistration.k8s.io" && subresource.is_empty() {
+                    errors.extend(admission::expressions::validate(&res.plural, obj));
+                }
             }
         }
         if errors.is_empty() {
             return Ok(());
         }
-        Err(Status::invalid(&res.group, &res.kind, object::name(obj), &errors))
+        // Events are reported under the group they first had.
+        let group = if res.group == "events.k8s.io" { "" } else { &res.group };
+        Err(Status::invalid(group, &res.kind, object::name(obj), &errors))
     }
 
     pub async fn admit_mutating(
@@ -365,122 +289,8 @@ impl Call {
     }
 }
 
-/// Completes and checks kind, version and the types of metadata.
-fn identify(value: &mut Value, kind: &str, api_version: &str) -> Result<(), Status> {
-    let Value::Object(m) = value else {
-        return Err(Status::bad_request(format!(
-            "couldn't get version/kind; json parse error: expected an object, got {}",
-            type_name(value)
-        )));
-    };
-    for (field, want) in [("apiVersion", api_version), ("kind", kind)] {
-        match m.get(field).and_then(Value::as_str) {
-            None | Some("") => {
-                m.insert(field.into(), json!(want));
-            }
-            Some(got) if got == want => {}
-            Some(got) if field == "apiVersion" => {
-                return Err(Status::bad_request(format!(
-                    "the API version in the data ({got}) does not match the expected API version ({want})"
-                )));
-            }
-            Some(got) => {
-                return Err(Status::bad_request(format!(
-                    "{got} in version {:?} cannot be handled as a {want}: no kind {want:?} is registered for that body; send kind {want:?}",
-                    api_version.rsplit('/').next().unwrap_or_default()
-                )));
-            }
-        }
-    }
-    match m.get("metadata") {
-        None | Some(Value::Null) => {
-            m.insert("metadata".into(), Value::Object(Map::new()));
-        }
-        Some(Value::Object(_)) => {}
-        Some(other) => {
-            return Err(Status::bad_request(format!(
-                "json: cannot unmarshal {} into Go struct field {kind}.metadata of type v1.ObjectMeta",
-                type_name(other)
-            )));
-        }
-    }
-    metadata_types(value, kind)
-}
-
 /// As etcd bounds a request.
 const MAX_OBJECT: usize = 1536 << 10;
-
-pub fn type_name(v: &Value) -> &'static str {
-    match v {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// A custom resource says its kind itself: there is no type to take it from.
-fn check_custom_kind(m: &Map<String, Value>, kind: &str, api_version: &str) -> Result<(), Status> {
-    let text = |f: &str| m.get(f).and_then(Value::as_str).unwrap_or_default();
-    if text("kind").is_empty() {
-        let body = Value::Object(m.clone()).to_string();
-        return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{body}'"
-        )));
-    }
-    if text("kind") != kind && text("apiVersion") == api_version {
-        let path = ek_meta::FieldPath::new("kind");
-        let e = FieldError::invalid(&path, text("kind"), format!("must be {kind}"));
-        let group = api_version.split_once('/').map_or("", |(g, _)| g);
-        let name = m.get("metadata").and_then(|m| m["name"].as_str()).unwrap_or_default();
-        return Err(Status::invalid(group, text("kind"), name, &[e]));
-    }
-    Ok(())
-}
-
-/// Metadata of custom resources has no schema of its own; inner code relies on these types.
-fn metadata_types(obj: &Value, kind: &str) -> Result<(), Status> {
-    let meta = &obj["metadata"];
-    let fail = |field: &str, v: &Value, want: &str| {
-        Err(Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {} into Go struct field ObjectMeta.metadata.{field} of type {want}",
-            obj["apiVersion"].as_str().and_then(|v| v.rsplit('/').next()).unwrap_or_default(),
-            type_name(v)
-        )))
-    };
-    for f in ["name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"] {
-        match &meta[f] {
-            Value::Null | Value::String(_) => {}
-            v => return fail(f, v, "string"),
-        }
-    }
-    for f in ["labels", "annotations"] {
-        match &meta[f] {
-            Value::Null => {}
-            Value::Object(m) => {
-                if let Some((_, v)) = m.iter().find(|(_, v)| !v.is_string() && !v.is_null()) {
-                    return fail(f, v, "string");
-                }
-            }
-            v => return fail(f, v, "map[string]string"),
-        }
-    }
-    match &meta["finalizers"] {
-        Value::Null => {}
-        Value::Array(a) if a.iter().all(Value::is_string) => {}
-        v => return fail("finalizers", v, "[]string"),
-    }
-    for f in ["ownerReferences", "managedFields"] {
-        match &meta[f] {
-            Value::Null => {}
-            Value::Array(a) if a.iter().all(Value::is_object) => {}
-            v => return fail(f, v, "[]v1.OwnerReference"),
-        }
-    }
-    Ok(())
-}
 
 /// Whether stored bytes already are what this resource would write: a no-op may then leave them.
 pub fn is_current(res: &Resource, entry: &Entry) -> bool {

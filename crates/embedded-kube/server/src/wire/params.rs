@@ -37,9 +37,10 @@ impl Params {
     pub fn int(&self, name: &str) -> Result<Option<i64>, Status> {
         match self.get(name) {
             None => Ok(None),
-            Some(v) => v.parse().map(Some).map_err(|_| {
-                Status::bad_request(format!("strconv.ParseInt: parsing {v:?}: invalid syntax ({name})"))
-            }),
+            Some(v) => v
+                .parse()
+                .map(Some)
+                .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {v:?}: invalid syntax"))),
         }
     }
 }

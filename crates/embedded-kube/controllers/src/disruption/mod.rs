@@ -1,0 +1,116 @@
+//! Pod disruption budgets: how many pods may be evicted now. Evictions themselves are the API server's.
+
+mod plan;
+
+use crate::events::{self, Note};
+use crate::objects::{controller_of, int, put_status, selector, until};
+use crate::pods::Pod;
+use crate::whom::Selectors;
+use crate::{MANAGER, tables};
+use ek_engine::{Controller, Delta, Keys, Outcome, split};
+use ek_meta::{Status, object};
+use ek_server::Access;
+use ek_store::ClusterId;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+pub struct Budgets {
+    selectors: Selectors,
+}
+
+impl Default for Budgets {
+    fn default() -> Budgets {
+        Budgets { selectors: Selectors::new(|b| selector(b.pointer("/spec/selector"))) }
+    }
+}
+
+impl Controller for Budgets {
+    fn name(&self) -> &'static str {
+        "disruption"
+    }
+
+    fn watches(&self) -> &'static [&'static str] {
+        &["policy/poddisruptionbudgets", "/pods", "apps/deployments", "apps/statefulsets", "apps/replicasets"]
+    }
+
+    fn concerns(&self, access: &Access, delta: &Delta, keys: &mut Keys) {
+        match &*delta.table {
+            "policy/poddisruptionbudgets" => {
+                self.selectors.follow(delta);
+                keys.push(delta.key.clone());
+            }
+            "/pods" => self.selectors.of(delta, keys),
+            // Their scale may have changed; there are few budgets in a namespace.
+            _ => {
+                for (key, _) in access.in_namespace(&tables::DISRUPTION_BUDGETS, split(&delta.key).0) {
+                    keys.push(key);
+                }
+            }
+        }
+    }
+
+    fn reconcile<'a>(&'a self, access: &'a Access, key: &'a str) -> BoxFuture<'a, Result<Outcome, Status>> {
+        Box::pin(async move { run(&access.manager(MANAGER), key).await })
+    }
+
+    fn forget(&self, cluster: &ClusterId) {
+        self.selectors.forget(cluster);
+    }
+}
+
+async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
+    let (namespace, name) = split(key);
+    let Some(budget) = access.get(&tables::DISRUPTION_BUDGETS, namespace, name) else {
+        return Ok(Outcome::Done);
+    };
+    let Some(selector) = selector(budget.pointer("/spec/selector")) else { return Ok(Outcome::Done) };
+    let pods: Vec<Pod> = (access.in_namespace(&tables::PODS, namespace).iter())
+        .filter(|(_, e)| selector.matches(|k| e.meta.label(k)))
+        .filter_map(|(_, e)| Pod::read(e))
+        .collect();
+    let now = access.now();
+    let plan = plan::plan(&budget, &pods, scale(access, namespace, &pods), now, &access.timestamp());
+    let write = |o: &mut Value| object::uid(o) == object::uid(&budget) && put_status(o, &plan.status);
+    let written = access.update(&tables::DISRUPTION_BUDGETS, namespace, name, "status", write).await;
+    match written {
+        Err(e) if e.code != 404 => return Err(e),
+        Ok(Some(_)) if pods.is_empty() => {
+            events::tell(
+                access,
+                "controllermanager",
+                &budget,
+                &Note::normal("NoPods", "No matching pods found"),
+            )
+            .await;
+        }
+        _ => {}
+    }
+    Ok(plan.at.map_or(Outcome::Done, |at| Outcome::After(until(now, at))))
+}
+
+/// How many pods the controllers of these want altogether.
+fn scale(access: &Access, namespace: &str, pods: &[Pod]) -> Result<i64, String> {
+    let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
+    for pod in pods.iter().filter(|p| !p.ended()) {
+        let Some(owner) = controller_of(&pod.entry) else {
+            return Err(format!("found no controllers for pod {:?}", pod.name));
+        };
+        let (table, mut name) = match owner.kind.as_str() {
+            "ReplicaSet" => (&tables::REPLICA_SETS, owner.name.clone()),
+            "StatefulSet" => (&tables::STATEFUL_SETS, owner.name.clone()),
+            "ReplicationController" => (&tables::REPLICATION_CONTROLLERS, owner.name.clone()),
+            kind => return Err(format!("{kind} does not implement the scale subresource")),
+        };
+        let Some(mut entry) = access.entry(table, namespace, &name) else { continue };
+        // A set of a deployment counts as the deployment: sets come and go while it rolls.
+        if let Some(d) = controller_of(&entry).filter(|o| o.kind == "Deployment")
+            && let Some(e) = access.entry(&tables::DEPLOYMENTS, namespace, &d.name)
+        {
+            (entry, name) = (e, d.name);
+        }
+        let replicas = ek_server::parse(&entry).and_then(|o| int(&o, "/spec/replicas")).unwrap_or(0);
+        wanted.insert(format!("{}/{name}", entry.meta.uid), replicas);
+    }
+    Ok(wanted.values().sum())
+}

@@ -1,0 +1,89 @@
+//! What makes clusters live: controllers and nodes, composed for the clusters of a host.
+
+use crate::cli::Controllers;
+use anyhow::Context;
+use ek_controllers::Options;
+use ek_engine::{Controller, Engine, deferring};
+use ek_node::{NodeSpec, Nodes};
+use ek_server::Host;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Controllers that belong to the API itself: without them, deletions do not end and namespaces are bare.
+const SYSTEM: [&str; 7] = [
+    "garbage-collector",
+    "namespace-furniture",
+    "nodelifecycle",
+    "persistentvolume",
+    "resourcequota",
+    "certificates",
+    "event-ttl",
+];
+
+/// What is to live.
+pub struct Wanted {
+    pub controllers: Controllers,
+    /// In each cluster.
+    pub nodes: usize,
+}
+
+pub struct Living {
+    pub nodes: Nodes,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Living {
+    /// Starts controllers for all clusters there are and will be, and nodes in those there are.
+    pub async fn start(host: &Host, wanted: Wanted, options: ek_node::Options) -> anyhow::Result<Living> {
+        let nodes = Nodes::new(host, options);
+        let mut all = nodes.controllers();
+        all.extend(controllers(wanted.controllers, wanted.nodes));
+        let engine = Engine::new(host, all);
+        nodes.attach(&engine);
+        let living = Living { task: tokio::spawn(engine.run()), nodes };
+        for cluster in host.names() {
+            living.add_nodes(&cluster, wanted.nodes).await?;
+        }
+        Ok(living)
+    }
+
+    pub async fn add_nodes(&self, cluster: &str, count: usize) -> anyhow::Result<()> {
+        for n in 1..=count {
+            let name = format!("node-{n}");
+            let added = self.nodes.add_node(cluster, &name, NodeSpec::default()).await;
+            added.with_context(|| format!("cannot add {name} to cluster {cluster}"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what runs; it ends with the host.
+    pub async fn end(self) {
+        let _ = self.task.await;
+    }
+}
+
+fn controllers(which: Controllers, nodes: usize) -> Vec<Arc<dyn Controller>> {
+    let which = match which {
+        // Without nodes nothing could run, and somebody else's controllers may be on their way.
+        Controllers::Auto if nodes == 0 => Controllers::System,
+        Controllers::Auto => Controllers::All,
+        chosen => chosen,
+    };
+    if which == Controllers::None {
+        return Vec::new();
+    }
+    let (system, rest): (Vec<_>, Vec<_>) =
+        ek_controllers::all(Options::default()).into_iter().partition(|c| SYSTEM.contains(&c.name()));
+    let (schedulers, workloads): (Vec<_>, Vec<_>) = rest.into_iter().partition(|c| c.name() == "scheduler");
+    let mut chosen = system;
+    if which == Controllers::All {
+        chosen.extend(deferring("kube-controller-manager", workloads));
+        chosen.extend(deferring("kube-scheduler", schedulers));
+    }
+    chosen
+}
+
+/// Node options with their data below `dir`.
+pub fn node_options(dir: &Path) -> ek_node::Options {
+    ek_node::Options::new(dir.join("nodes"))
+}
