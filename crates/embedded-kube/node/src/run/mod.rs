@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpListener;
@@ -234,6 +235,11 @@ impl Runtime {
         let mut runs = self.runs.lock();
         runs.keys.entry(access.id().clone()).or_default().insert(key.clone(), uid.clone());
         let dir = self.dir.join("pods").join(&uid);
+        for private in ["pods", "claims"] {
+            // Secrets and tokens lie below; modes inside are the pod's to choose, the way in is ours alone. If this
+            // fails, so does the first write, which says why.
+            let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.dir.join(private));
+        }
         let run = runs.pods.entry(uid).or_insert_with(|| PodRun {
             cluster: access.id().clone(),
             key,
