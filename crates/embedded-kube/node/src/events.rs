@@ -20,7 +20,16 @@ pub enum Events {
 /// The event as an object; the same note about the same pod has the same name.
 pub(crate) fn event(pod: &Value, note: &Note, node: &str, now: &str) -> Value {
     let field = note.field_path.as_deref().unwrap_or_default();
-    let id = mix(1, &[object::uid(pod), note.reason, field, &note.message], 0);
+    // Events of the same second are shown in the order of their names: the story of a container stays one.
+    let rank = match note.reason {
+        "Pulling" => 1,
+        "Pulled" => 2,
+        "Created" => 3,
+        "Started" => 4,
+        "Killing" => 9,
+        _ => 5,
+    };
+    let id = mix(1, &[object::uid(pod), note.reason, field, &note.message], 0) >> 4;
     let mut involved = json!({"kind": "Pod", "apiVersion": "v1", "namespace": object::namespace(pod),
         "name": object::name(pod), "uid": object::uid(pod), "resourceVersion": object::resource_version(pod)});
     if !field.is_empty() {
@@ -28,7 +37,7 @@ pub(crate) fn event(pod: &Value, note: &Note, node: &str, now: &str) -> Value {
     }
     json!({
         "apiVersion": "v1", "kind": "Event",
-        "metadata": {"name": format!("{}.{id:016x}", object::name(pod)), "namespace": object::namespace(pod)},
+        "metadata": {"name": format!("{}.{rank}{id:015x}", object::name(pod)), "namespace": object::namespace(pod)},
         "involvedObject": involved, "reason": note.reason, "message": note.message,
         "type": if note.warning { "Warning" } else { "Normal" },
         "source": {"component": "kubelet", "host": node},

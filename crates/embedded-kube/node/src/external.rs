@@ -21,6 +21,8 @@ use kube::api::{Api, DynamicObject, WatchEvent, WatchParams};
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -40,8 +42,10 @@ pub enum JoinError {
     Refused { name: String, verdict: String, message: String },
     #[error("the signing request {name} was deleted before it was signed")]
     Vanished { name: String },
-    #[error("the signed certificate is not PEM")]
+    #[error("a certificate is not PEM")]
     Certificate,
+    #[error("{0:?} is no address of a cluster")]
+    Address(String),
 }
 
 fn api(action: &'static str) -> impl FnOnce(kube::Error) -> JoinError {
@@ -78,6 +82,19 @@ impl Identity {
         let cert = signed(&all, made, &made_name).await?;
         let cert_pem = String::from_utf8(cert).map_err(|_| JoinError::Certificate)?;
         Ok(Identity { name: name.to_owned(), cert_pem, key_pem: Secret::new(key.serialize_pem()) })
+    }
+}
+
+impl Identity {
+    /// A client of the cluster at `url`, whose authority is `ca_pem`, that is this node.
+    pub fn client(&self, url: &str, ca_pem: &str) -> Result<kube::Client, JoinError> {
+        let b64 = |s: &str| base64::engine::general_purpose::STANDARD.encode(s);
+        let user = json!({"client-certificate-data": b64(&self.cert_pem), "client-key-data": b64(self.key_pem.expose())});
+        let mut config = kube::Config::new(url.parse().map_err(|_| JoinError::Address(url.to_owned()))?);
+        config.auth_info = serde_json::from_value(user).unwrap_or_default();
+        let der = CertificateDer::pem_slice_iter(ca_pem.as_bytes()).map(|c| c.map(|c| c.to_vec()));
+        config.root_cert = Some(der.collect::<Result<_, _>>().map_err(|_| JoinError::Certificate)?);
+        kube::Client::try_from(config).map_err(api("make a client"))
     }
 }
 

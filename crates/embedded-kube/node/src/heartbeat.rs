@@ -4,6 +4,7 @@
 //! costs nothing.
 
 use crate::node::{self, EMBEDDED};
+use crate::stage::mix;
 use crate::{Inner, tables};
 use ek_engine::{ClusterId, Controller, Delta, Keys, Outcome};
 use ek_meta::{Status, object};
@@ -67,7 +68,13 @@ impl Heartbeat {
         };
         if beat.is_none_or(|at| at <= now) {
             self.renew(access, name, &entry.meta.uid).await?;
-            let next = now.checked_add(inner.options.heartbeat).unwrap_or(now);
+            let mut wait = inner.options.heartbeat;
+            if beat.is_none() {
+                // Nodes that begin together do not go on together.
+                let share = mix(inner.options.seed, &[access.id().as_str(), name], 0) % 512;
+                wait = wait * (512 + i32::try_from(share).unwrap_or(0)) / 1024;
+            }
+            let next = now.checked_add(wait).unwrap_or(now);
             node.times.lock().beat = Some(next);
         }
         // Unless somebody wrote to it, an unchanged node is not even read.

@@ -143,6 +143,7 @@ impl Nodes {
             options,
             runtime,
             turn: AtomicUsize::new(0),
+            adding: tokio::sync::Mutex::new(()),
             clusters: RwLock::new(HashMap::<_, ClusterState>::new()),
         }))
     }
@@ -172,10 +173,11 @@ impl Nodes {
     pub async fn add_node(&self, cluster: &str, name: &str, spec: NodeSpec) -> Result<(), Error> {
         let access = self.access(cluster)?;
         let failed = |source| Error::Api { action: "register node", what: name.to_owned(), source };
+        let _one = self.0.adding.lock().await;
         let object = match access.get(&tables::NODES, "", name) {
             Some(there) => there,
             None => {
-                let number = self.0.free_number(access.id());
+                let number = self.0.free_number(&access);
                 let object = spec.object(name, number, access.now(), &access.random().uuid());
                 let status = object["status"].clone();
                 let created = access.create(&tables::NODES, object).await.map_err(failed)?;

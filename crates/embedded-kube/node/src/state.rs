@@ -6,7 +6,7 @@ use crate::run::Runtime;
 use crate::{Options, kubelet, tables};
 use ek_engine::ClusterId;
 use ek_meta::object;
-use ek_server::{Access, Host};
+use ek_server::{Access, Host, parse};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -54,7 +54,14 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) runtime: Runtime,
     pub(crate) turn: AtomicUsize,
+    /// Nodes are made one at a time: a number is looked up, then taken.
+    pub(crate) adding: tokio::sync::Mutex<()>,
     pub(crate) clusters: RwLock<HashMap<ClusterId, ClusterState>>,
+}
+
+/// A node's number, if it is one of ours.
+fn number(node: &Value) -> Option<u32> {
+    node["metadata"]["annotations"][EMBEDDED].as_str()?.parse().ok()
 }
 
 /// Keys and uids of the pods on a node.
@@ -71,10 +78,19 @@ impl Inner {
         self.clusters.read().get(cluster)?.nodes.get(name).cloned()
     }
 
-    pub(crate) fn free_number(&self, cluster: &ClusterId) -> u32 {
+    /// The first number no node of the cluster has; also not one that an earlier process made and that is not taken
+    /// over yet.
+    pub(crate) fn free_number(&self, access: &Access) -> u32 {
+        let mut used: HashSet<u32> = HashSet::new();
         let clusters = self.clusters.read();
-        let Some(c) = clusters.get(cluster) else { return 0 };
-        (0..).find(|n| !c.nodes.values().any(|s| s.number == *n)).unwrap_or(0)
+        let known = clusters.get(access.id());
+        used.extend(known.iter().flat_map(|c| c.nodes.values().map(|n| n.number)));
+        for (name, entry) in &access.table(&tables::NODES).objects {
+            if known.is_none_or(|c| !c.nodes.contains_key(&**name)) {
+                used.extend(parse(entry).and_then(|n| number(&n)));
+            }
+        }
+        (0..).find(|n| !used.contains(n)).unwrap_or(0)
     }
 
     /// Takes over a node from its object; its pods keep their addresses.
@@ -84,8 +100,7 @@ impl Inner {
             return known;
         }
         let network = object["spec"]["podCIDR"].as_str().and_then(|c| c.split('/').next()?.parse().ok());
-        let number = object["metadata"]["annotations"][EMBEDDED].as_str().and_then(|n| n.parse().ok());
-        let number = number.unwrap_or_else(|| self.free_number(access.id()));
+        let number = number(object).unwrap_or_else(|| self.free_number(access));
         let network = network.unwrap_or_else(|| node::pod_network(number));
         let addresses = object["status"]["addresses"].as_array().into_iter().flatten();
         let address =

@@ -41,12 +41,11 @@ async fn joins_beats_and_runs_pods() {
     let (identity, ()) = tokio::join!(Identity::request(&admin, "vm-1"), sign(&kit));
     let identity = identity.unwrap();
     assert!(identity.cert_pem.contains("BEGIN CERTIFICATE"));
-    // From here on as the node, with what a node may do and no more.
-    let user = User::new("system:node:vm-1", &["system:nodes", "system:authenticated"]);
+    // From here on as the node, with what a node may do and no more, through the socket.
+    let listening = kit.server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let client = identity.client(&format!("https://{}", listening.address), kit.server.ca_pem()).unwrap();
     let options = ExternalOptions { stages: StageSet::instant(), ..ExternalOptions::new() };
-    let node = ExternalNode::register(kit.server.client_as(user), "vm-1", &NodeSpec::default(), options)
-        .await
-        .unwrap();
+    let node = ExternalNode::register(client, "vm-1", &NodeSpec::default(), options).await.unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(node.run(stop.clone()));
     let nodes = table_name("", "nodes");
@@ -60,4 +59,5 @@ async fn joins_beats_and_runs_pods() {
     kit.until("gone", |k| k.get("a").is_null()).await;
     stop.cancel();
     task.await.unwrap();
+    listening.drain().await;
 }

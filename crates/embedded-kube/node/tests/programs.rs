@@ -101,6 +101,12 @@ async fn files_env_and_tokens() {
     assert_eq!(ctx.env()["IP"], "10.128.0.2");
     let read = |p: &str| std::fs::read_to_string(ctx.path(p).unwrap()).unwrap();
     assert_eq!(read("/secret/key"), "v1");
+    let mode = |p: &str| {
+        std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(kit.dir.path().join(p)).unwrap().permissions(),
+        )
+    };
+    assert_eq!((mode("pods") & 0o777, mode("claims") & 0o777), (0o700, 0o700));
     assert_eq!(read("/config/etc/a"), "x");
     assert_eq!(read("/p/name"), "a");
     assert_eq!(read(&format!("{ACCOUNT}/namespace")), "default");

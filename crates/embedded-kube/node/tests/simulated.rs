@@ -36,6 +36,8 @@ async fn a_pod_becomes_ready_and_looks_like_a_kubelets() {
     assert_eq!(c["containerID"].as_str().unwrap().len(), "containerd://".len() + 64);
     assert!(c["imageID"].as_str().unwrap().starts_with("example/app:1@sha256:"));
     assert_eq!(kit.reasons(), ["Pulled", "Created", "Started"]);
+    kit.pod("latest", |p| p["spec"]["containers"][0]["image"] = json!("example/app")).await;
+    assert_eq!(kit.reasons()[3..], ["Pulling", "Pulled", "Created", "Started"]);
     // A pod at rest is left alone.
     let before = pod["metadata"]["resourceVersion"].clone();
     kit.nodes.step("main", "default", "a", 0).unwrap();

@@ -86,7 +86,15 @@ impl Draft<'_, '_> {
         };
         let image = self.units[i].spec["image"].as_str().unwrap_or_default().to_owned();
         if round == 0 {
-            let text = format!("Container image {image:?} already present on machine");
+            // Images of programs are always there; of the others, those that are never fetched anew.
+            let fetched = id.is_none() && self.units[i].spec["imagePullPolicy"] == "Always";
+            if fetched {
+                self.note(false, "Pulling", format!("Pulling image {image:?}"), Some(i));
+            }
+            let text = match fetched {
+                true => format!("Successfully pulled image {image:?} (simulated)"),
+                false => format!("Container image {image:?} already present on machine"),
+            };
             self.note(false, "Pulled", text, Some(i));
         }
         self.note(false, "Created", format!("Created container: {name}"), Some(i));

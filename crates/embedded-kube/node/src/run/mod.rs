@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpListener;
@@ -190,7 +191,12 @@ impl Runtime {
         let Some(run) = runs.pods.get_mut(uid) else { return };
         run.volumes = Some(volumes);
         run.refs = refs;
-        let (previous, before) = run.containers.remove(container).map(|c| (c.log, c.fact)).unzip();
+        let (previous, before) = match run.containers.remove(container) {
+            // A run that never began hides nothing of the one before.
+            Some(c) if matches!(c.fact, Fact::Blocked { .. }) => (c.previous, c.before),
+            Some(c) => (Some(c.log), Some(c.fact)),
+            None => (None, None),
+        };
         let blocked = |b: Blocked| Fact::Blocked { reason: b.reason.to_owned(), message: b.message };
         let (ctx, fact) = match made {
             Ok(ctx) => {
@@ -229,6 +235,11 @@ impl Runtime {
         let mut runs = self.runs.lock();
         runs.keys.entry(access.id().clone()).or_default().insert(key.clone(), uid.clone());
         let dir = self.dir.join("pods").join(&uid);
+        for private in ["pods", "claims"] {
+            // Secrets and tokens lie below; modes inside are the pod's to choose, the way in is ours alone. If this
+            // fails, so does the first write, which says why.
+            let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.dir.join(private));
+        }
         let run = runs.pods.entry(uid).or_insert_with(|| PodRun {
             cluster: access.id().clone(),
             key,
