@@ -3,6 +3,7 @@
 //! Everything runs in this process, as the product runs it. Memory is what the kernel counts as resident, CPU what
 //! it accounts to the process; times are of the wall.
 
+mod alive;
 mod own;
 
 use clap::Parser;
@@ -17,7 +18,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Debug, Parser)]
 #[command(about = "Measures many clusters in one process")]
-struct Args {
+pub struct Args {
     /// Write the figures as JSON here as well as to standard output
     #[arg(long)]
     json: Option<PathBuf>,
@@ -27,11 +28,11 @@ struct Args {
 }
 
 /// One line of the table.
-struct Figure {
-    name: String,
-    unit: &'static str,
-    value: f64,
-    target: f64,
+pub struct Figure {
+    pub name: String,
+    pub unit: &'static str,
+    pub value: f64,
+    pub target: f64,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -44,11 +45,13 @@ fn main() -> anyhow::Result<()> {
 async fn run(args: &Args) -> anyhow::Result<Vec<Figure>> {
     let mut all = Vec::new();
     empty_clusters(args, &mut all).await?;
+    alive::rollout(args, &mut all).await?;
+    alive::fleet(args, &mut all).await?;
     Ok(all)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
-fn scaled(count: usize, args: &Args) -> usize {
+pub fn scaled(count: usize, args: &Args) -> usize {
     ((count as f64 * args.scale) as usize).max(1)
 }
 

@@ -1,5 +1,7 @@
-//! `zaffre demo`: the main job on embedded defaults. For now that is the API server: a cluster in memory, a
-//! custom resource, objects created, patched and watched, and what came of it.
+//! `zaffre demo`: the main job on embedded defaults. For now that is Kubernetes: a cluster in memory, a custom
+//! resource, objects created, patched and watched; then workloads that roll and serve, and many clusters.
+
+mod living;
 
 use crate::cli::{DemoArgs, Format};
 use crate::output;
@@ -124,6 +126,7 @@ async fn work(r: &mut Report) -> anyhow::Result<()> {
     let listed = maps.list(&ListParams::default()).await?.items.len();
     r.step("1000 objects created and listed", &format!("{listed} in namespace default"));
 
+    living::work(r, &server).await?;
     listening.drain().await;
     server.stop().await;
     r.step("stopped", "nothing left behind");
