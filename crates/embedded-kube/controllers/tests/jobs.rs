@@ -108,6 +108,29 @@ async fn indexes_deadlines_and_suspension() {
 }
 
 #[tokio::test]
+async fn sleeping_and_shrinking_are_no_failures() {
+    let w = World::new().await;
+    w.node("n1").await;
+    w.create("batch/jobs", job("Running", json!({"completions": 9, "parallelism": 4, "backoffLimit": 0})))
+        .await;
+    w.settle().await;
+    w.apply("batch/jobs", "default/j", |j| j["spec"]["parallelism"] = json!(2)).await;
+    w.settle().await;
+    assert_eq!(w.pods().len(), 2);
+    w.apply("batch/jobs", "default/j", |j| j["spec"]["suspend"] = json!(true)).await;
+    w.settle().await;
+    assert!(w.pods().is_empty());
+    w.apply("batch/jobs", "default/j", |j| j["spec"]["suspend"] = json!(false)).await;
+    w.settle().await;
+    let j = w.get("batch/jobs", "default/j");
+    assert_eq!(
+        (w.pods().len(), &j["status"]["failed"], &j["status"]["active"]),
+        (2, &Value::Null, &json!(2))
+    );
+    assert_eq!(conditions(&w), ["Suspended=False JobResumed"]);
+}
+
+#[tokio::test]
 async fn failure_rules_decide() {
     let w = World::new().await;
     w.node("n1").await;

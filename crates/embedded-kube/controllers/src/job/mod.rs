@@ -88,6 +88,10 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     let counted: Vec<&Pod> = mine.iter().filter(|p| tally.release.contains(&p.uid)).collect();
     release(access, namespace, &counted).await?;
     let going: Vec<&Pod> = mine.iter().filter(|p| plan.delete.contains(&p.name)).collect();
+    if plan.end.is_none() {
+        // Pods that go because the job sleeps or shrinks have not failed: without our hold they are not counted.
+        release(access, namespace, &going).await?;
+    }
     let (mut told, mut failed) = pods::delete(access, namespace, &going).await;
     if !plan.create.is_empty() {
         let wanted = plan.create.iter().map(|i| pod(&job, *i, &mine)).collect();
