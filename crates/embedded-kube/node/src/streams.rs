@@ -1,8 +1,8 @@
 //! Logs, commands and ports of our pods, as the API server asks for them.
 
 use crate::pod::Fact;
-use crate::run::command;
 use crate::run::log::{Line, LogRing};
+use crate::run::{command, shell};
 use crate::{Nodes, services};
 use bytes::Bytes;
 use ek_engine::ClusterId;
@@ -94,6 +94,10 @@ impl PodRuntime for Nodes {
                 let text = format!("container not found ({:?})", at.container);
                 return Err(Status::internal(format!("unable to upgrade connection: {text}")));
             }
+            let (program, ctx) = inside.unzip();
+            if shell::wanted(&words) {
+                return Ok(shell::run(program.as_ref(), ctx.as_ref(), io).await);
+            }
             let mut input = Vec::new();
             if command::reads_input(&words) {
                 while let Some(b) = io.stdin.recv().await {
@@ -103,7 +107,6 @@ impl PodRuntime for Nodes {
                     }
                 }
             }
-            let (program, ctx) = inside.unzip();
             let out = command::run(program.as_ref(), ctx.as_ref(), words, input).await;
             for (to, data) in [(&io.stdout, out.stdout), (&io.stderr, out.stderr)] {
                 if !data.is_empty() {

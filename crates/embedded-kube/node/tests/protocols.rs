@@ -104,6 +104,31 @@ async fn exec_in_channels() {
 }
 
 #[tokio::test]
+async fn a_shell_to_type_into() {
+    let remote = Remote::new().await;
+    let mut socket =
+        remote.open("exec?command=sh&stdin=true&stdout=true&tty=true", "v4.channel.k8s.io").await.unwrap();
+    for part in [&b"\0echo hx\x7fi\r"[..], b"\0nonsense\x03", b"\0exit 4\r"] {
+        socket.send(Message::binary(part.to_vec())).await.unwrap();
+    }
+    let messages = all(socket).await;
+    let shown: Vec<u8> = messages.iter().filter(|(c, _)| *c == 1).flat_map(|(_, b)| b.clone()).collect();
+    let shown = String::from_utf8(shown).unwrap();
+    assert_eq!(shown, "/ $ echo hx\x08 \x08i\r\nhi\r\n/ $ nonsense^C\r\n/ $ exit 4\r\n");
+    let verdict: Value = serde_json::from_slice(&messages.last().unwrap().1).unwrap();
+    assert_eq!(verdict["details"]["causes"][0]["message"], "4");
+    // A script through a pipe.
+    let mut socket =
+        remote.open("exec?command=sh&stdin=true&stdout=true", "v5.channel.k8s.io").await.unwrap();
+    for part in [&b"\0echo one\nec"[..], b"\0ho two", b"\xff\0"] {
+        socket.send(Message::binary(part.to_vec())).await.unwrap();
+    }
+    let messages = all(socket).await;
+    let shown: Vec<u8> = messages.iter().filter(|(c, _)| *c == 1).flat_map(|(_, b)| b.clone()).collect();
+    assert_eq!(shown, b"one\ntwo\n");
+}
+
+#[tokio::test]
 async fn ports_in_channels() {
     let remote = Remote::new().await;
     let mut socket = remote.open("portforward?ports=8080", "v4.channel.k8s.io").await.unwrap();

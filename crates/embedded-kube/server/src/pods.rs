@@ -42,6 +42,8 @@ pub struct Stdio {
     pub stdin: mpsc::Receiver<Bytes>,
     pub stdout: mpsc::Sender<Bytes>,
     pub stderr: mpsc::Sender<Bytes>,
+    /// A person types.
+    pub tty: bool,
 }
 
 /// Whoever runs pods.

@@ -30,7 +30,7 @@ pub(crate) async fn run(
 /// Whether a command waits for all of its input; the others would wait for it in vain.
 pub(crate) fn reads_input(words: &[String]) -> bool {
     let name = words.first().map(|w| w.rsplit('/').next().unwrap_or_default()).unwrap_or_default();
-    words.len() == 1 && matches!(name, "cat" | "sh" | "bash")
+    words.len() == 1 && name == "cat"
 }
 
 fn failure(code: i32, text: &str) -> ExecOutput {
@@ -56,7 +56,6 @@ fn builtin(ctx: Option<&ProgramContext>, words: &[String], stdin: &[u8], depth: 
         "ls" => ls(ctx, args),
         "sh" | "bash" if depth < 4 => match args {
             [flag, script, ..] if flag == "-c" => shell(ctx, script, stdin, depth),
-            [] => shell(ctx, &String::from_utf8_lossy(stdin), &[], depth),
             _ => failure(2, "sh: only `sh -c SCRIPT` is known here"),
         },
         "exit" => {

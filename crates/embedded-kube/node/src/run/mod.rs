@@ -8,6 +8,7 @@ pub(crate) mod env;
 pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod probe;
+pub(crate) mod shell;
 mod supervise;
 pub(crate) mod volumes;
 

@@ -39,6 +39,7 @@ struct Job {
     stdin: bool,
     stdout: bool,
     stderr: bool,
+    tty: bool,
 }
 
 impl Job {
@@ -79,6 +80,7 @@ pub(super) fn run(call: &Call, pod: Value) -> Result<Reply, Status> {
         stdin: p.flag("stdin"),
         stdout: p.flag("stdout"),
         stderr: p.flag("stderr"),
+        tty: p.flag("tty"),
     };
     if !(job.stdin || job.stdout || job.stderr) {
         return Err(Status::bad_request("you must specify at least one of stdin, stdout, stderr"));
@@ -108,11 +110,11 @@ struct Pipes {
     stderr: mpsc::Receiver<Bytes>,
 }
 
-fn pipes() -> Pipes {
+fn pipes(tty: bool) -> Pipes {
     let (stdin, input) = mpsc::channel(16);
     let (out, stdout) = mpsc::channel(16);
     let (err, stderr) = mpsc::channel(16);
-    Pipes { io: Stdio { stdin: input, stdout: out, stderr: err }, stdin, stdout, stderr }
+    Pipes { io: Stdio { stdin: input, stdout: out, stderr: err, tty }, stdin, stdout, stderr }
 }
 
 fn message(channel: u8, data: &[u8]) -> Message {
@@ -131,7 +133,7 @@ async fn room(stdin: Option<&mpsc::Sender<Bytes>>) -> Option<mpsc::Permit<'_, By
 
 async fn websocket(socket: Socket, job: Job) {
     let (mut sink, mut source) = socket.split();
-    let Pipes { io, stdin, mut stdout, mut stderr } = pipes();
+    let Pipes { io, stdin, mut stdout, mut stderr } = pipes(job.tty);
     let mut stdin = job.stdin.then_some(stdin);
     let mut input: VecDeque<Bytes> = VecDeque::new();
     let mut input_ended = false;
@@ -199,13 +201,13 @@ async fn spdy_session(io: TokioIo<Upgraded>, job: Job) {
     let (found, mut streams) = mpsc::channel::<Stream>(8);
     let opened = move |s: Stream| _ = found.try_send(s);
     let work = async move {
-        let wanted = 1 + [job.stdin, job.stdout, job.stderr].iter().filter(|w| **w).count();
+        let wanted = 1 + [job.stdin, job.stdout, job.stderr && !job.tty].iter().filter(|w| **w).count();
         let mut by_type: HashMap<String, Stream> = HashMap::new();
         while by_type.keys().filter(|k| *k != "resize").count() < wanted {
             let Some(s) = streams.recv().await else { return };
             by_type.insert(s.header("streamtype").to_owned(), s);
         }
-        let Pipes { io, stdin, stdout, stderr } = pipes();
+        let Pipes { io, stdin, stdout, stderr } = pipes(job.tty);
         let input = by_type.remove("stdin");
         let read = async move {
             let Some(mut s) = input else { return };
