@@ -1,19 +1,17 @@
 //! Resource quotas: what is used of them. Refusing what does not fit is the API server's, when it admits.
 
-mod plan;
-
 use crate::objects::members;
 use crate::{MANAGER, tables};
+use ek_builtin::quota::{self, Usage};
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
 use ek_meta::quantity::Quantity;
 use ek_meta::{Status, object};
 use ek_server::registry::table_name;
 use ek_server::{Access, parse};
-use ek_store::{ClusterId, TableName};
+use ek_store::ClusterId;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use plan::Usage;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -71,7 +69,11 @@ impl Controller for Quotas {
 async fn run(access: &Access, key: &str) -> Result<(), Status> {
     let (namespace, name) = split(key);
     let Some(quota) = access.get(&tables::QUOTAS, namespace, name) else { return Ok(()) };
-    let used = plan::used(&quota, &usage(access, namespace, &quota));
+    let usage = usage(access, namespace, &quota);
+    let zero = Quantity::from_int(0);
+    let used: Map<String, Value> = members(&quota, "/spec/hard")
+        .map(|(name, _)| (name.clone(), json!(usage.get(name).copied().unwrap_or(zero).to_string())))
+        .collect();
     let status = json!({"hard": quota["spec"]["hard"], "used": used});
     let put = |q: &mut Value| {
         let changed = object::uid(q) == object::uid(&quota) && q["status"] != status;
@@ -86,42 +88,44 @@ async fn run(access: &Access, key: &str) -> Result<(), Status> {
     }
 }
 
+/// What is used, by the sums that admission makes.
 fn usage(access: &Access, namespace: &str, quota: &Value) -> Usage {
-    let all = |table: &TableName| -> Vec<Value> {
-        access.in_namespace(table, namespace).iter().filter_map(|(_, e)| parse(e)).collect()
-    };
-    let limits =
-        |what: &str| members(quota, "/spec/hard").any(|(k, _)| k.starts_with(what) || k.contains(what));
-    let mut parts = Vec::new();
-    parts.extend(all(&tables::PODS).iter().filter(|p| plan::in_scope(quota, p)).map(plan::pod));
-    if !plan::has_scopes(quota) {
-        if limits("services") {
-            parts.extend(all(&tables::SERVICES).iter().map(plan::service));
+    let mut total = Usage::new();
+    for (group, plural) in limited(quota) {
+        for (_, entry) in access.in_namespace(&table_name(&group, &plural), namespace) {
+            let Some(obj) = parse(&entry) else { continue };
+            if !quota::in_scope(&quota["spec"], &group, &plural, &obj) {
+                continue;
+            }
+            for (name, amount) in quota::usage(&group, &plural, &obj) {
+                quota::add(&mut total, &name, amount);
+            }
         }
-        if limits("persistentvolumeclaims") || limits("storage") {
-            parts.extend(all(&tables::CLAIMS).iter().map(plan::claim));
-        }
-        parts.push(counted(access, namespace, quota));
     }
-    plan::total(parts)
+    total
 }
 
-/// Kinds that are only counted: the old names, and `count/<plural>.<group>` for anything.
-fn counted(access: &Access, namespace: &str, quota: &Value) -> Usage {
-    let mut out = Usage::new();
-    for (name, _) in members(quota, "/spec/hard") {
-        let table = match name.as_str() {
-            "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas" => table_name("", name),
-            other => match other.strip_prefix("count/") {
-                Some(what) => {
-                    let (plural, group) = what.split_once('.').unwrap_or((what, ""));
-                    table_name(group, plural)
-                }
-                None => continue,
-            },
-        };
-        let n = access.in_namespace(&table, namespace).len() as i64;
-        out.insert(name.clone(), Quantity::from_int(n));
-    }
-    out
+/// The resources whose objects a quota's limits are about: group and plural.
+fn limited(quota: &Value) -> BTreeSet<(String, String)> {
+    let core = |plural: &str| (String::new(), plural.to_owned());
+    members(quota, "/spec/hard")
+        .map(|(name, _)| match name.strip_prefix("count/") {
+            Some(what) => {
+                let (plural, group) = what.split_once('.').unwrap_or((what, ""));
+                (group.to_owned(), plural.to_owned())
+            }
+            None if matches!(
+                name.as_str(),
+                "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas"
+            ) =>
+            {
+                core(name)
+            }
+            None if name.starts_with("services") => core("services"),
+            None if name.ends_with("persistentvolumeclaims") || name.ends_with("requests.storage") => {
+                core("persistentvolumeclaims")
+            }
+            None => core("pods"),
+        })
+        .collect()
 }
