@@ -28,6 +28,7 @@ pub struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum Command {
     /// Run one part of the system in the foreground
     Serve(Serve),

@@ -8,6 +8,7 @@ use ek_node::{Events, NodeSpec, Nodes, Options, StageSet};
 use ek_server::{ClusterConfig, Host, HostConfig};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use kube::runtime::watcher;
 use serde_json::json;
@@ -16,15 +17,15 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A host whose clusters live, with stages that take no time.
-struct World {
-    host: Host,
+pub struct World {
+    pub host: Host,
     nodes: Nodes,
     task: tokio::task::JoinHandle<()>,
     _dir: tempfile::TempDir,
 }
 
 impl World {
-    async fn start() -> anyhow::Result<World> {
+    pub async fn start() -> anyhow::Result<World> {
         let dir = tempfile::tempdir()?;
         let host = Host::start(HostConfig::memory()).await?;
         let options =
@@ -44,10 +45,20 @@ impl World {
         Ok(Api::namespaced(server.client(), "default"))
     }
 
-    async fn stop(self) {
+    pub async fn stop(self) {
         self.host.stop().await;
         let _ = self.task.await;
     }
+}
+
+/// Waits until controllers have given a new cluster what every cluster has.
+pub async fn furnished(host: &Host, name: &str) -> anyhow::Result<()> {
+    let server = host.cluster(name).context("no such cluster")?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(server.client(), "kube-system");
+    let there =
+        kube::runtime::wait::await_condition(accounts, "default", |a: Option<&ServiceAccount>| a.is_some());
+    tokio::time::timeout(PATIENCE, there).await.context("no service account in time")??;
+    Ok(())
 }
 
 async fn available(deployments: Api<Deployment>, name: &str, replicas: i32) -> anyhow::Result<()> {

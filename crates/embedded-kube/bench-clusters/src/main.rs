@@ -7,7 +7,7 @@ mod alive;
 mod own;
 
 use clap::Parser;
-use ek_server::{ClusterConfig, Host, HostConfig};
+use ek_server::ClusterConfig;
 use own::{cpu_seconds, resident_kib};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -55,17 +55,23 @@ pub fn scaled(count: usize, args: &Args) -> usize {
     ((count as f64 * args.scale) as usize).max(1)
 }
 
+/// Clusters in which nothing happens but what controllers do to every cluster.
 async fn empty_clusters(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let count = scaled(1000, args);
-    let host = Host::start(HostConfig::memory()).await?;
+    let world = alive::World::start().await?;
+    let host = &world.host;
     // The first pays for what all share.
     host.ensure("first", ClusterConfig::default()).await?;
+    alive::furnished(host, "first").await?;
     let before = resident_kib();
     let begun = Instant::now();
     for i in 0..count {
         host.ensure(&format!("c{i}"), ClusterConfig::default()).await?;
     }
     let each = begun.elapsed().as_secs_f64() * 1e3 / count as f64;
+    for i in 0..count {
+        alive::furnished(host, &format!("c{i}")).await?;
+    }
     let grown = resident_kib() - before;
     all.push(Figure { name: "create a cluster".into(), unit: "ms", value: each, target: 2.0 });
     all.push(Figure {
@@ -102,7 +108,7 @@ async fn empty_clusters(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()
     let more = (resident_kib() - held).max(0.0) / 1024.0;
     let name = format!("memory gained by {} more, each created and deleted", 2 * count);
     all.push(Figure { name, unit: "MiB", value: more, target: 2.0 });
-    host.stop().await;
+    world.stop().await;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod daemons;
 mod deployments;
 mod garbage;
 mod jobs;
+mod leaks;
 mod limits;
 mod load;
 mod model;

@@ -127,3 +127,13 @@ fn the_page_on_the_server() {
     }
     reader.stop();
 }
+
+#[test]
+fn the_page_on_living_clusters() {
+    let Some(kubectl) = kubectl() else { return };
+    let mut reader = Reader::new(kubectl);
+    for command in page("docs/embedded-kubernetes.md").iter().flatten() {
+        reader.type_in(command);
+    }
+    reader.stop();
+}

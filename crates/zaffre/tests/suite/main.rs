@@ -9,6 +9,7 @@ mod durability;
 mod interop;
 mod kube_rs;
 mod kubectl;
+mod living;
 mod oidc;
 
 use std::path::{Path, PathBuf};
