@@ -30,19 +30,36 @@ impl Note {
     }
 }
 
-/// Tells of `about` in the name of `component`.
-pub async fn tell(access: &Access, component: &'static str, about: &Value, note: &Note) {
-    let now = access.timestamp();
-    let namespace = match object::namespace(about) {
+/// Where an event of an object lives.
+fn home(about: &Value) -> &str {
+    match object::namespace(about) {
         "" => "default",
         ns => ns,
-    };
+    }
+}
+
+/// What an event is called follows from what it says.
+fn name(component: &str, about: &Value, note: &Note) -> String {
     let said = format!("{}|{}|{}|{}|{component}", object::uid(about), note.kind, note.reason, note.message);
     let hash = xxhash_rust::xxh3::xxh3_64(said.as_bytes());
     // Room for the rest of the name.
     const LONGEST: usize = 230;
     let of = object::name(about);
-    let name = format!("{}.{hash:016x}", of.get(..LONGEST).unwrap_or(of).trim_end_matches(['-', '.']));
+    format!("{}.{hash:016x}", of.get(..LONGEST).unwrap_or(of).trim_end_matches(['-', '.']))
+}
+
+/// Tells of a state that lasts: said once, not at every look at it.
+pub async fn tell_once(access: &Access, component: &'static str, about: &Value, note: &Note) {
+    if access.entry(&tables::EVENTS, home(about), &name(component, about, note)).is_none() {
+        tell(access, component, about, note).await;
+    }
+}
+
+/// Tells of `about` in the name of `component`.
+pub async fn tell(access: &Access, component: &'static str, about: &Value, note: &Note) {
+    let now = access.timestamp();
+    let namespace = home(about);
+    let name = name(component, about, note);
     if access.entry(&tables::EVENTS, namespace, &name).is_some() {
         let again = |e: &mut Value| {
             e["count"] = json!(e["count"].as_i64().unwrap_or(1) + 1);

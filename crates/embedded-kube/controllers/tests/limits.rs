@@ -61,3 +61,36 @@ async fn quotas_say_what_is_used() {
         (&json!("0"), &json!("0"), &json!("2"))
     );
 }
+
+/// A quota with scopes counts the pods in them, and nothing else.
+#[tokio::test]
+async fn scoped_quotas_count_their_own() {
+    let w = World::new().await;
+    w.node("n1").await;
+    let quota = |name: &str, scope: &str| {
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"hard": {"pods": "5"}, "scopes": [scope]}})
+    };
+    for (name, scope) in [
+        ("best", "BestEffort"),
+        ("not-best", "NotBestEffort"),
+        ("short", "Terminating"),
+        ("long", "NotTerminating"),
+    ] {
+        w.create("resourcequotas", quota(name, scope)).await;
+    }
+    let pod = |name: &str, resources: serde_json::Value, deadline: serde_json::Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"activeDeadlineSeconds": deadline, "containers": [{"name": "c", "image": "c:1", "resources": resources}]}})
+    };
+    w.create("pods", pod("plain", json!({}), json!(null))).await;
+    w.create("pods", pod("sized", json!({"requests": {"cpu": "1m"}}), json!(null))).await;
+    w.create("pods", pod("brief", json!({}), json!(3600))).await;
+    w.settle().await;
+    let used =
+        |name: &str| w.get("resourcequotas", &format!("default/{name}"))["status"]["used"]["pods"].clone();
+    assert_eq!(
+        ["best", "not-best", "short", "long"].map(used),
+        [json!("2"), json!("1"), json!("1"), json!("2")]
+    );
+}

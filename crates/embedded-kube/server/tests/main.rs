@@ -12,6 +12,7 @@ mod deletion;
 mod discovery;
 mod durability;
 mod fields;
+mod flow;
 mod hostile;
 mod identity;
 mod lists;

@@ -140,12 +140,9 @@ async fn claim(access: &Access, key: &str) -> Result<(), Status> {
         }
         Step::Wait { reason, message, warning } => {
             let hold = |c: &mut Value| protect(c, CLAIM_PROTECTION);
-            // Told when it is new: the first look is the one that also protects.
-            if access.update(&tables::CLAIMS, namespace, name, "", hold).await?.is_some() {
-                let note =
-                    if warning { Note::warning(reason, message) } else { Note::normal(reason, message) };
-                events::tell(access, COMPONENT, &claim, &note).await;
-            }
+            access.update(&tables::CLAIMS, namespace, name, "", hold).await?;
+            let note = if warning { Note::warning(reason, message) } else { Note::normal(reason, message) };
+            events::tell_once(access, COMPONENT, &claim, &note).await;
             Ok(())
         }
     }
