@@ -109,8 +109,8 @@ pub struct KubeArgs {
     pub tls_names: Vec<String>,
 }
 
-/// Which controllers run beside the API server. Those of workloads rest while a real kube-controller-manager or
-/// kube-scheduler holds its lease.
+/// Which controllers run beside the API server. They rest while a real kube-controller-manager or kube-scheduler
+/// holds its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Controllers {
     /// All with --nodes, otherwise those of the system

@@ -75,7 +75,9 @@ fn controllers(which: Controllers, nodes: usize) -> Vec<Arc<dyn Controller>> {
     let (system, rest): (Vec<_>, Vec<_>) =
         ek_controllers::all(Options::default()).into_iter().partition(|c| SYSTEM.contains(&c.name()));
     let (schedulers, workloads): (Vec<_>, Vec<_>) = rest.into_iter().partition(|c| c.name() == "scheduler");
-    let mut chosen = system;
+    // Events expire by the API server's doing; everything else is a kube-controller-manager's, if there is one.
+    let (mut chosen, system): (Vec<_>, Vec<_>) = system.into_iter().partition(|c| c.name() == "event-ttl");
+    chosen.extend(deferring("kube-controller-manager", system));
     if which == Controllers::All {
         chosen.extend(deferring("kube-controller-manager", workloads));
         chosen.extend(deferring("kube-scheduler", schedulers));

@@ -61,22 +61,31 @@ impl Cluster {
         let mut ops: Vec<Op> = drafts
             .map(|(table, key, draft)| Op { table, key, expect: Expect::Any, change: Change::Put(draft) })
             .collect();
-        ops.push(self.authentication_config_map());
+        ops.push(self.config_map(
+            "extension-apiserver-authentication",
+            json!({"client-ca-file": self.identity.authority.cert_pem()}),
+        ));
+        // Since when the use of token Secrets is followed; a kube-controller-manager asks before it cleans up.
+        let today = self.now().to_string();
+        let since = today.split('T').next().unwrap_or_default();
+        ops.push(
+            self.config_map("kube-apiserver-legacy-service-account-token-tracking", json!({"since": since})),
+        );
         self.store.commit(Batch { cluster: self.id.clone(), ops }).await.map(|_| ())
     }
 
-    /// What extension servers need to trust us.
-    fn authentication_config_map(&self) -> Op {
+    /// What others need to know of this server, where they look for it.
+    fn config_map(&self, name: &str, data: Value) -> Op {
         let obj: Value = json!({
             "kind": "ConfigMap", "apiVersion": "v1",
-            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system",
+            "metadata": {"name": name, "namespace": "kube-system",
                 "uid": self.random.uuid(), "creationTimestamp": self.timestamp()},
-            "data": {"client-ca-file": self.identity.authority.cert_pem()}
+            "data": data
         });
         let draft = encode::draft(&obj, &encode::head("ConfigMap", "v1"), 0);
         Op {
             table: crate::registry::table_name("", "configmaps"),
-            key: "kube-system/extension-apiserver-authentication".into(),
+            key: ek_store::object_key("kube-system", name),
             expect: Expect::Any,
             change: Change::Put(draft),
         }
