@@ -22,7 +22,7 @@ impl SkipToken {
     }
 
     pub fn decode(text: &str) -> Option<SkipToken> {
-        if text.len() % 2 != 0 || text.len() > 8192 || !text.is_ascii() {
+        if !text.len().is_multiple_of(2) || text.len() > 8192 || !text.is_ascii() {
             return None;
         }
         let bytes: Option<Vec<u8>> =
