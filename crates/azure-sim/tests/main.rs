@@ -1,1 +1,7 @@
-//! Integration tests of the simulator.
+//! The simulator as its clients see it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod federated;
+mod gateway;
+mod recorded;
+mod support;

@@ -165,6 +165,20 @@ pub fn existence(state: &State, method: &Method, target: &Target) -> Result<(), 
             Some(_) => {}
         }
     }
+    // A delete below a resource that is gone is answered for that resource.
+    if *method == Method::DELETE && id.pairs().len() > 1 && !id.is_extension() {
+        let root = id.root();
+        if state.get(root.key()).is_none() {
+            let (kind, name, group) = (root.resource_type(), root.name(), root.group().unwrap_or_default());
+            return Err(Fault::gateway(
+                StatusCode::NOT_FOUND,
+                code::RESOURCE_NOT_FOUND,
+                format!(
+                    "The Resource '{kind}/{name}' under resource group '{group}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
+                ),
+            ));
+        }
+    }
     parent(state, id, method, target)
 }
 

@@ -35,10 +35,14 @@ pub fn check_tags(tags: &Value) -> Result<(), Fault> {
 
 /// The gateway's answer for a missing top-level resource.
 fn missing(kind: &Kind, id: &ResourceId) -> Fault {
+    let spelled = kind.rules.spell(id);
+    if kind.namespace == "Microsoft.ManagedIdentity" && kind.nested() {
+        let message = format!("Resource '{spelled}' was not found.");
+        return Fault::plain(StatusCode::NOT_FOUND, code::NOT_FOUND, message);
+    }
     if kind.nested() {
         return not_found(id);
     }
-    let spelled = kind.rules.spell(id);
     let message = format!(
         "The Resource '{}/{}' under resource group '{}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
         spelled.resource_type(),
