@@ -4,4 +4,5 @@
 mod federated;
 mod gateway;
 mod recorded;
+mod roles;
 mod support;
