@@ -1,0 +1,22 @@
+//! The vocabulary of Azure Resource Manager.
+//!
+//! Resource ids, error bodies, api-versions, long-running operations, pages, system data and the resource
+//! envelope: the words that the client, the simulator and the resource providers share, so that drift between
+//! them is a compile error. Nothing here does IO, reads a clock or knows a resource type.
+//!
+//! Rejected: one struct per segment of an id (every consumer wants the text back, in the casing it came in),
+//! and typed bodies for every resource (Azure adds fields weekly; [`Resource`] keeps what it does not know).
+
+mod error;
+mod id;
+mod lro;
+mod page;
+mod resource;
+mod version;
+
+pub use error::{ErrorBody, ErrorDetail, code};
+pub use id::{IdError, ResourceId, ResourceType, Scope};
+pub use lro::{OperationStatus, Polling, Progress, ProvisioningState};
+pub use page::{Page, SkipToken};
+pub use resource::{Identity, Resource, Sku, SystemData, Tags, TagsError};
+pub use version::{ApiVersion, VersionError};

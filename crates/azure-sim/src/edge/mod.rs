@@ -1,0 +1,9 @@
+//! Sockets: one TLS listener for all virtual hosts, a CONNECT proxy, an admin port.
+
+mod admin;
+mod authority;
+mod http_io;
+mod proxy;
+mod start;
+
+pub use start::{AzureSim, Config, Credentials, StartError};

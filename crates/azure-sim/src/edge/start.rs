@@ -1,0 +1,298 @@
+//! Starting and stopping.
+
+use crate::edge::authority::{Authority, AuthorityError};
+use crate::edge::{admin, http_io, proxy};
+use crate::entra::HttpsIssuers;
+use crate::gateway::Limits;
+use crate::profile::Profile;
+use crate::rbac::Role;
+use crate::state::Secret;
+use crate::world::{World, WorldError};
+use clock::SharedClock;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// How to start.
+#[derive(Clone)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub proxy_listen: SocketAddr,
+    pub admin_listen: SocketAddr,
+    pub profile: Profile,
+    pub seed: u64,
+    /// `None` does not throttle.
+    pub limits: Option<Limits>,
+    /// Roles beside those built in.
+    pub roles: Vec<Role>,
+    /// Authorities (PEM) whose issuers may federate.
+    pub trust: Vec<String>,
+    /// Where the CA certificate is written for clients to read.
+    pub ca_file: Option<PathBuf>,
+    pub clock: SharedClock,
+}
+
+impl Config {
+    /// Free ports on the loopback, nothing written, nothing slow.
+    pub fn local(seed: u64) -> Config {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Config {
+            listen: any,
+            proxy_listen: any,
+            admin_listen: any,
+            profile: Profile::Instant,
+            seed,
+            limits: None,
+            roles: Vec::new(),
+            trust: Vec::new(),
+            ca_file: None,
+            clock: clock::system(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address}")]
+    Bind { address: SocketAddr, source: std::io::Error },
+    #[error("cannot make the certificate authority")]
+    Authority(#[source] AuthorityError),
+    #[error("cannot make the world")]
+    World(#[source] WorldError),
+    #[error("cannot write {path}")]
+    Write { path: PathBuf, source: std::io::Error },
+}
+
+/// What a client logs in with.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    pub tenant_id: String,
+    pub subscription_id: String,
+    pub client_id: String,
+    secret: Secret,
+}
+
+impl Credentials {
+    /// The secret itself, for writing it where it belongs.
+    pub fn secret(&self) -> &str {
+        self.secret.expose()
+    }
+
+    /// The file that installers read.
+    pub fn file(&self) -> String {
+        let body = serde_json::json!({
+            "subscriptionId": self.subscription_id, "tenantId": self.tenant_id, "clientId": self.client_id,
+            "clientSecret": self.secret.expose(),
+        });
+        format!("{body:#}\n")
+    }
+}
+
+/// A simulator that is listening. Dropping it stops it.
+pub struct AzureSim {
+    world: Arc<World>,
+    authority: Arc<Authority>,
+    arm: SocketAddr,
+    proxy: SocketAddr,
+    admin: SocketAddr,
+    ca_file: Option<PathBuf>,
+    stop: CancellationToken,
+}
+
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const MAX_CONNECTIONS: usize = 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Tls,
+    Proxy,
+    Admin,
+}
+
+impl AzureSim {
+    pub async fn start(config: Config) -> Result<AzureSim, StartError> {
+        let authority = Authority::generate(config.clock.now()).map_err(StartError::Authority)?;
+        let authority = Arc::new(authority);
+        if let Some(path) = &config.ca_file {
+            std::fs::write(path, authority.pem())
+                .map_err(|source| StartError::Write { path: path.clone(), source })?;
+        }
+        let mut trust = config.trust.clone();
+        trust.push(authority.pem().to_owned());
+        let issuers = Arc::new(HttpsIssuers::new(&trust));
+        let world = World::new(
+            config.seed,
+            config.profile,
+            config.limits,
+            &config.roles,
+            issuers,
+            config.clock.clone(),
+        )
+        .map_err(StartError::World)?;
+        let at = [config.listen, config.proxy_listen, config.admin_listen];
+        AzureSim::open(Arc::new(world), authority, at, config.ca_file).await
+    }
+
+    async fn open(
+        world: Arc<World>,
+        authority: Arc<Authority>,
+        at: [SocketAddr; 3],
+        ca_file: Option<PathBuf>,
+    ) -> Result<AzureSim, StartError> {
+        let mut tls =
+            rustls::ServerConfig::builder().with_no_client_auth().with_cert_resolver(authority.clone());
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let stop = CancellationToken::new();
+        let mut bound = Vec::new();
+        for (address, door) in at.into_iter().zip([Door::Tls, Door::Proxy, Door::Admin]) {
+            let failed = |source| StartError::Bind { address, source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            bound.push(listener.local_addr().map_err(failed)?);
+            tokio::spawn(accept(listener, door, world.clone(), acceptor.clone(), stop.clone()));
+        }
+        let (arm, proxy, admin) = (bound[0], bound[1], bound[2]);
+        Ok(AzureSim { world, authority, arm, proxy, admin, ca_file, stop })
+    }
+
+    /// Another simulator that starts as this one is now, on ports of its own; same authority, same credentials.
+    pub async fn fork(&self) -> Result<AzureSim, StartError> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        AzureSim::open(Arc::new(self.world.fork()), self.authority.clone(), [any; 3], self.ca_file.clone())
+            .await
+    }
+
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    pub fn arm_url(&self) -> String {
+        format!("https://localhost:{}", self.arm.port())
+    }
+
+    pub fn proxy_url(&self) -> String {
+        format!("http://{}", self.proxy)
+    }
+
+    pub fn admin_url(&self) -> String {
+        format!("http://{}", self.admin)
+    }
+
+    pub fn ca_pem(&self) -> &str {
+        self.authority.pem()
+    }
+
+    pub fn creds(&self) -> Credentials {
+        let l = &self.world.login;
+        Credentials {
+            tenant_id: l.tenant.clone(),
+            subscription_id: l.subscription.clone(),
+            client_id: l.client.clone(),
+            secret: l.secret.clone(),
+        }
+    }
+
+    /// `export` lines: all that a client needs. Through the proxy, clients for public Azure work unchanged.
+    pub fn env(&self) -> String {
+        let c = self.creds();
+        let mut lines = vec![
+            ("AZURE_TENANT_ID", c.tenant_id.clone()),
+            ("AZURE_SUBSCRIPTION_ID", c.subscription_id.clone()),
+            ("AZURE_CLIENT_ID", c.client_id.clone()),
+            ("AZURE_CLIENT_SECRET", c.secret.expose().to_owned()),
+            ("ZAFFRE_AZURE_ARM_URL", self.arm_url()),
+            ("ZAFFRE_AZURE_LOGIN_URL", self.arm_url()),
+            ("ZAFFRE_AZURE_ADMIN_URL", self.admin_url()),
+            ("HTTPS_PROXY", self.proxy_url()),
+            ("https_proxy", self.proxy_url()),
+            ("NO_PROXY", "localhost,127.0.0.1".to_owned()),
+        ];
+        if let Some(path) = &self.ca_file {
+            for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
+                lines.push((name, path.display().to_string()));
+            }
+        }
+        lines.iter().map(|(k, v)| format!("export {k}='{}'\n", v.replace('\'', "'\\''"))).collect()
+    }
+
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+}
+
+impl Drop for AzureSim {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    door: Door,
+    world: Arc<World>,
+    tls: TlsAcceptor,
+    stop: CancellationToken,
+) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            a = listener.accept() => a,
+        };
+        let Ok((tcp, _)) = accepted else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let (world, tls, stop) = (world.clone(), tls.clone(), stop.clone());
+        tokio::spawn(async move {
+            let _slot = slot;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = connection(tcp, door, world, &tls) => {}
+            }
+        });
+    }
+}
+
+async fn connection(mut tcp: TcpStream, door: Door, world: Arc<World>, tls: &TlsAcceptor) {
+    let _ = tcp.set_nodelay(true);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).max_buf_size(64 << 10);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(250).max_header_list_size(64 << 10);
+    if door == Door::Admin {
+        let service = service_fn(move |req| {
+            let world = world.clone();
+            async move {
+                let reply = match http_io::read(req, String::new()).await {
+                    Ok(call) => admin::serve(&world, &call),
+                    Err(reply) => reply,
+                };
+                Ok::<_, Infallible>(http_io::write(reply))
+            }
+        });
+        let _ = builder.serve_connection(TokioIo::new(tcp), service).await;
+        return;
+    }
+    if door == Door::Proxy
+        && !matches!(tokio::time::timeout(HANDSHAKE, proxy::accept(&mut tcp)).await, Ok(Ok(true)))
+    {
+        return;
+    }
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(tcp)).await else { return };
+    let service = service_fn(move |req| {
+        let world = world.clone();
+        async move { Ok::<_, Infallible>(http_io::serve(&world, req).await) }
+    });
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}

@@ -1,0 +1,293 @@
+//! Signing keys, and what a bearer token is worth.
+
+use crate::wire::Fault;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use jiff::Timestamp;
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use parking_lot::Mutex;
+use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt;
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub object_id: String,
+    pub client_id: String,
+    pub tenant: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("cannot generate a signing key")]
+    Generate(#[source] rcgen::Error),
+    #[error("cannot use a signing key")]
+    Use(#[source] jsonwebtoken::errors::Error),
+}
+
+struct Key {
+    kid: String,
+    encoding: EncodingKey,
+    decoding: DecodingKey,
+    jwk: Value,
+}
+
+/// Signs with the newest key, verifies with all.
+pub struct Keys {
+    keys: Mutex<Vec<Key>>,
+    /// Tokens that verified: signature checks cost more than anything else a request does.
+    verified: Mutex<HashMap<String, Value>>,
+}
+
+const MAX_VERIFIED: usize = 1024;
+const MAX_TOKEN: usize = 16 << 10;
+
+/// What Resource Manager accepts as audience.
+const AUDIENCES: [&str; 4] = [
+    "https://management.azure.com",
+    "https://management.core.windows.net",
+    "https://management.azure.com/",
+    "https://management.core.windows.net/",
+];
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+fn generate() -> Result<Key, KeyError> {
+    let pair = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).map_err(KeyError::Generate)?;
+    let encoding = EncodingKey::from_rsa_pem(pair.serialize_pem().as_bytes()).map_err(KeyError::Use)?;
+    let mut jwk = Jwk::from_encoding_key(&encoding, Algorithm::RS256).map_err(KeyError::Use)?;
+    let kid = jwk.thumbprint(jsonwebtoken::jwk::ThumbprintHash::SHA256).map_err(KeyError::Use)?;
+    jwk.common.key_id = Some(kid.clone());
+    let decoding = DecodingKey::from_jwk(&jwk).map_err(KeyError::Use)?;
+    let mut jwk = serde_json::to_value(&jwk).unwrap_or_default();
+    jwk["use"] = json!("sig");
+    jwk["x5t"] = json!(kid);
+    if let Some(o) = jwk.as_object_mut() {
+        o.remove("alg");
+    }
+    Ok(Key { kid, encoding, decoding, jwk })
+}
+
+impl Keys {
+    pub fn generate() -> Result<Keys, KeyError> {
+        Ok(Keys { keys: Mutex::new(vec![generate()?]), verified: Mutex::new(HashMap::new()) })
+    }
+
+    /// A new key signs from now on; old ones still verify.
+    pub fn rotate(&self) -> Result<(), KeyError> {
+        let new = generate()?;
+        self.keys.lock().insert(0, new);
+        Ok(())
+    }
+
+    pub fn jwks(&self) -> Value {
+        json!({"keys": self.keys.lock().iter().map(|k| k.jwk.clone()).collect::<Vec<_>>()})
+    }
+
+    pub fn sign(&self, claims: &Value) -> Result<String, KeyError> {
+        let keys = self.keys.lock();
+        let Some(key) = keys.first() else { return Ok(String::new()) };
+        let mut header = Header::new(Algorithm::RS256);
+        header.kid = Some(key.kid.clone());
+        header.x5t = Some(key.kid.clone());
+        jsonwebtoken::encode(&header, claims, &key.encoding).map_err(KeyError::Use)
+    }
+
+    /// The claims of a token whose signature is ours.
+    fn claims(&self, token: &str) -> Option<Value> {
+        if let Some(c) = self.verified.lock().get(token) {
+            return Some(c.clone());
+        }
+        let header = jsonwebtoken::decode_header(token).ok()?;
+        if header.alg != Algorithm::RS256 {
+            return None;
+        }
+        let kid = header.kid?;
+        let keys = self.keys.lock();
+        let key = keys.iter().find(|k| k.kid == kid)?;
+        let claims: Value =
+            jsonwebtoken::decode(token, &key.decoding, &unchecked(Algorithm::RS256)).ok()?.claims;
+        let mut kept = self.verified.lock();
+        if kept.len() >= MAX_VERIFIED {
+            kept.clear();
+        }
+        kept.insert(token.to_owned(), claims.clone());
+        Some(claims)
+    }
+
+    /// The bearer of a token for some other service.
+    pub fn authenticate_for(&self, header: Option<&str>, audience: &str, now: Timestamp) -> Option<Caller> {
+        let token = header?.strip_prefix("Bearer ").filter(|t| t.len() <= MAX_TOKEN)?;
+        let claims = self.claims(token)?;
+        let text = |c: &str| claims[c].as_str().unwrap_or_default().to_owned();
+        let fits =
+            text("aud").trim_end_matches('/') == audience && now.as_second() < claims["exp"].as_i64()?;
+        fits.then(|| Caller { object_id: text("oid"), client_id: text("appid"), tenant: text("tid") })
+    }
+
+    /// The bearer of a token for Resource Manager.
+    pub fn authenticate(
+        &self,
+        header: Option<&str>,
+        tenant: &str,
+        own: &str,
+        now: Timestamp,
+    ) -> Result<Caller, Fault> {
+        let Some(header) = header else {
+            return Err(refuse(
+                arm::code::AUTHENTICATION_FAILED,
+                "Authentication failed. The 'Authorization' header is missing.",
+                own,
+                tenant,
+            ));
+        };
+        let invalid = |why: &str| refuse(arm::code::INVALID_AUTHENTICATION_TOKEN, why, own, tenant);
+        let scheme = header.get(..7).filter(|s| s.eq_ignore_ascii_case("Bearer "));
+        let token = scheme
+            .and_then(|_| header.get(7..))
+            .map(str::trim)
+            .filter(|t| !t.is_empty() && t.len() <= MAX_TOKEN);
+        let Some(token) = token else {
+            return Err(refuse(
+                arm::code::AUTHENTICATION_FAILED,
+                "Authentication failed. The 'Authorization' header is provided in an invalid format.",
+                own,
+                tenant,
+            ));
+        };
+        let Some(claims) = self.claims(token) else { return Err(invalid("The access token is invalid.")) };
+        let audience = claims["aud"].as_str().unwrap_or_default();
+        let known = AUDIENCES.contains(&audience) || audience.trim_end_matches('/') == own;
+        if !known {
+            return Err(invalid(&format!(
+                "The access token has been obtained for wrong audience or resource '{audience}'. It should exactly match with one of the allowed audiences '{}'.",
+                AUDIENCES.join("','")
+            )));
+        }
+        let (from, until) = (claims["nbf"].as_i64().unwrap_or(0), claims["exp"].as_i64().unwrap_or(0));
+        if now.as_second() >= until {
+            return Err(refuse(
+                arm::code::EXPIRED_AUTHENTICATION_TOKEN,
+                "The access token expiry time is before the current time.",
+                own,
+                tenant,
+            ));
+        }
+        if now.as_second() + 300 < from {
+            return Err(invalid("The access token is not yet valid."));
+        }
+        if claims["tid"].as_str() != Some(tenant) {
+            return Err(refuse(
+                arm::code::INVALID_AUTHENTICATION_TOKEN_TENANT,
+                "The access token is from the wrong issuer. It must match the tenant associated with this subscription.",
+                own,
+                tenant,
+            ));
+        }
+        let text = |c: &str| claims[c].as_str().unwrap_or_default().to_owned();
+        Ok(Caller { object_id: text("oid"), client_id: text("appid"), tenant: text("tid") })
+    }
+}
+
+fn refuse(code: &str, why: &str, own: &str, tenant: &str) -> Fault {
+    let login = if own.contains("azure.com") { "https://login.microsoftonline.com" } else { own };
+    let challenge = format!(
+        "Bearer authorization_uri=\"{login}/{tenant}\", error=\"invalid_token\", error_description=\"{why}\""
+    );
+    Fault::gateway(StatusCode::UNAUTHORIZED, code, why).header("www-authenticate", challenge)
+}
+
+/// Only the signature; claims are checked by us, against our clock.
+pub fn unchecked(alg: Algorithm) -> Validation {
+    let mut v = Validation::new(alg);
+    v.validate_exp = false;
+    v.validate_aud = false;
+    v.validate_nbf = false;
+    v.required_spec_claims.clear();
+    v
+}
+
+/// The claims and header of a token that nobody verified yet.
+pub fn peek(token: &str) -> Option<(Value, Value)> {
+    let mut parts = token.split('.');
+    let mut read = || -> Option<Value> {
+        let bytes = URL_SAFE_NO_PAD.decode(parts.next()?.trim_end_matches('=')).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    };
+    Some((read()?, read()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys::generate().unwrap());
+    const NOW: i64 = 1_700_000_000;
+
+    fn ask(claims: &Value) -> Result<Caller, String> {
+        check(&format!("Bearer {}", KEYS.sign(claims).unwrap()))
+    }
+
+    fn check(header: &str) -> Result<Caller, String> {
+        let now = Timestamp::from_second(NOW).unwrap();
+        KEYS.authenticate(Some(header), "t", "https://localhost:1", now).map_err(|f| f.detail.code)
+    }
+
+    fn good() -> Value {
+        json!({"aud": "https://management.azure.com/", "nbf": NOW - 5, "exp": NOW + 5, "tid": "t", "oid": "o", "appid": "a"})
+    }
+
+    #[test]
+    fn each_flaw_has_its_code() {
+        assert_eq!(ask(&good()).unwrap().object_id, "o");
+        let with = |k: &str, v: Value| {
+            let mut c = good();
+            c[k] = v;
+            ask(&c).unwrap_err()
+        };
+        assert_eq!(with("aud", json!("https://vault.azure.net")), "InvalidAuthenticationToken");
+        assert_eq!(with("exp", json!(NOW)), "ExpiredAuthenticationToken");
+        assert_eq!(with("nbf", json!(NOW + 1000)), "InvalidAuthenticationToken");
+        assert_eq!(with("tid", json!("u")), "InvalidAuthenticationTokenTenant");
+        let other = Keys::generate().unwrap().sign(&good()).unwrap();
+        assert_eq!(check(&format!("Bearer {other}")).unwrap_err(), "InvalidAuthenticationToken");
+        let own = KEYS.sign(&good()).unwrap();
+        let none = format!(
+            "{}.{}.",
+            URL_SAFE_NO_PAD.encode(r#"{"alg":"none","typ":"JWT"}"#),
+            own.split('.').nth(1).unwrap()
+        );
+        assert_eq!(check(&format!("Bearer {none}")).unwrap_err(), "InvalidAuthenticationToken");
+        assert_eq!(check("Basic x").unwrap_err(), "AuthenticationFailed");
+        let now = Timestamp::from_second(NOW).unwrap();
+        assert_eq!(KEYS.authenticate(None, "t", "x", now).unwrap_err().status, 401);
+    }
+
+    #[test]
+    fn old_keys_still_verify() {
+        let keys = Keys::generate().unwrap();
+        let token = keys.sign(&good()).unwrap();
+        keys.rotate().unwrap();
+        let now = Timestamp::from_second(NOW).unwrap();
+        assert!(keys.authenticate(Some(&format!("Bearer {token}")), "t", "x", now).is_ok());
+        assert_eq!(keys.jwks()["keys"].as_array().unwrap().len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn junk_is_refused(s in "\\PC{0,80}") {
+            prop_assert!(check(&s).is_err());
+            let _ = peek(&s);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The front door of Resource Manager: ordered stages, each a function of the state and the request.
+//!
+//! authentication → subscription → api-version → throttle → RBAC → provider registration → existence → locks →
+//! dispatch → headers. The order decides which error a client sees when several apply, so it is written once, in
+//! [`handle`], and tested. A refused request leaves no trace: it worked on a copy of the state.
+
+mod action;
+mod authorization;
+mod groups;
+mod lists;
+mod operations;
+mod providers;
+mod stages;
+mod throttle;
+mod tree;
+
+pub use providers::NAMESPACES;
+pub use throttle::{Buckets, Limits};
+
+use crate::entra::Caller;
+use crate::kinds;
+use crate::profile::Profile;
+use crate::state::State;
+use crate::target::Target;
+use crate::wire::{Call, Fault, Reply};
+use arm::{ApiVersion, ResourceId};
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+
+/// What a request is worked on with.
+pub struct Cx<'a> {
+    pub state: &'a mut State,
+    pub call: &'a Call,
+    pub caller: &'a Caller,
+    pub version: ApiVersion,
+    pub now: Timestamp,
+    pub profile: Profile,
+}
+
+/// What the journal keeps of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub principal: Option<String>,
+    pub action: Option<String>,
+    pub scope: Option<String>,
+    /// The assignment that allowed it.
+    pub granted_by: Option<String>,
+}
+
+/// The whole pipeline after authentication.
+pub fn handle(
+    state: &mut State,
+    buckets: &mut Buckets,
+    call: &Call,
+    caller: Result<Caller, Fault>,
+    now: Timestamp,
+    profile: Profile,
+) -> (Reply, Seen) {
+    state.settle(now);
+    let mut seen = Seen::default();
+    let mut next = state.clone();
+    let mut remaining = None;
+    let result = caller.and_then(|caller| {
+        seen.principal = Some(caller.object_id.clone());
+        run(&mut next, buckets, call, &caller, now, profile, &mut seen, &mut remaining)
+    });
+    let reply = match result {
+        Ok(reply) => {
+            *state = next;
+            reply
+        }
+        Err(fault) => fault.reply(),
+    };
+    (throttle::headers(reply, &call.method, remaining), seen)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the pipeline's one entry, called once")]
+fn run(
+    state: &mut State,
+    buckets: &mut Buckets,
+    call: &Call,
+    caller: &Caller,
+    now: Timestamp,
+    profile: Profile,
+    seen: &mut Seen,
+    remaining: &mut Option<u64>,
+) -> Result<Reply, Fault> {
+    let target = Target::parse(&call.path).ok_or_else(|| {
+        Fault::gateway(
+            StatusCode::BAD_REQUEST,
+            "InvalidRequestUri",
+            format!("The request URI '{}' is invalid.", call.path),
+        )
+    })?;
+    stages::subscription(state, &target)?;
+    let version = stages::version(call, &target)?;
+    *remaining = Some(buckets.take(caller, &call.method, now)?);
+    let needed = action::needed(&call.method, &target);
+    if let Some((action, scope)) = &needed {
+        seen.action = Some(action.clone());
+        seen.scope = Some(scope.clone());
+        seen.granted_by = Some(stages::authorize(state, caller, action, scope)?);
+    }
+    stages::registration(state, &call.method, &target)?;
+    stages::existence(state, &call.method, &target)?;
+    stages::locks(state, &call.method, &target)?;
+    dispatch(Cx { state, call, caller, version, now, profile }, &target)
+}
+
+fn not_allowed(cx: &Cx<'_>) -> Fault {
+    let message =
+        format!("The http method '{}' is not supported for a resource collection or type.", cx.call.method);
+    Fault::gateway(StatusCode::METHOD_NOT_ALLOWED, "HttpMethodNotSupported", message)
+}
+
+fn dispatch(mut cx: Cx<'_>, target: &Target) -> Result<Reply, Fault> {
+    let words = target.words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let method = cx.call.method.clone();
+    if let Some(token) = operations::token(target) {
+        return operations::status(&mut cx, &token);
+    }
+    match (&target.of, words.as_slice()) {
+        (None, ["subscriptions"]) if method == Method::GET => Ok(lists::subscriptions(&cx)),
+        (None, ["tenants"]) if method == Method::GET => Ok(lists::tenants(&cx)),
+        (None, ["providers"]) if method == Method::GET => Ok(providers::list(&cx, None)),
+        (None, ["providers", ns]) if method == Method::GET => providers::get(&cx, None, ns),
+        (scope, ["providers", "microsoft.authorization", kind]) => {
+            authorization::collection(&cx, scope.as_ref(), kind)
+        }
+        (Some(id), []) => resource(cx, id),
+        (Some(id), [word]) if id.namespace().is_some() => child(cx, id, word),
+        (Some(id), ["resourcegroups"]) if method == Method::GET => Ok(groups::list(&cx, id)),
+        (Some(id), ["locations"]) if method == Method::GET => Ok(lists::locations(id)),
+        (Some(id), ["resources"]) if method == Method::GET => lists::resources(&cx, id),
+        (Some(id), ["providers"]) if method == Method::GET => Ok(providers::list(&cx, Some(id))),
+        (Some(id), ["providers", ns]) if method == Method::GET => providers::get(&cx, Some(id), ns),
+        (Some(id), ["providers", ns, "register"]) if method == Method::POST => {
+            providers::register(&mut cx, id, ns)
+        }
+        (Some(id), ["providers", ns, "unregister"]) if method == Method::POST => {
+            providers::unregister(&mut cx, id, ns)
+        }
+        (Some(id), ["providers", ns, kind]) if method == Method::GET => {
+            lists::of_type(&cx, id, &format!("{ns}/{kind}"))
+        }
+        _ => Err(not_allowed(&cx)),
+    }
+}
+
+/// A path that names one thing.
+fn resource(mut cx: Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
+    let full = id.resource_type();
+    let lower = full.as_str().to_lowercase();
+    match lower.as_str() {
+        "microsoft.resources/subscriptions" if cx.call.method == Method::GET => {
+            return lists::subscription(&cx, id);
+        }
+        "microsoft.resources/resourcegroups" => return groups::serve(&mut cx, id),
+        "microsoft.resources/tags" => return groups::tags(&mut cx, id),
+        "microsoft.authorization/roleassignments" => return authorization::assignment(&mut cx, id),
+        "microsoft.authorization/roledefinitions" => return authorization::definition(&mut cx, id),
+        "microsoft.authorization/locks" => return authorization::lock(&mut cx, id),
+        _ => {}
+    }
+    let Some((kind, part)) = kinds::resolve(full.as_str()) else { return Err(not_allowed(&cx)) };
+    match (cx.call.method.as_str(), part) {
+        ("GET", None) => tree::get(&cx, kind, id),
+        ("HEAD", None) => tree::head(&cx, id),
+        ("PUT", None) => tree::put(&mut cx, kind, id),
+        ("PATCH", None) => tree::patch(&mut cx, id),
+        ("DELETE", None) => tree::delete(&mut cx, kind, id),
+        ("GET", Some(part)) => tree::get_part(&cx, part, id),
+        ("PUT", Some(part)) => tree::put_part(&mut cx, kind, part, id),
+        ("DELETE", Some(part)) => tree::delete_part(&mut cx, kind, part, id),
+        _ => Err(not_allowed(&cx)),
+    }
+}
+
+/// A word after a resource: a collection of children, or an action.
+fn child(cx: Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault> {
+    if cx.call.method != Method::GET {
+        return Err(not_allowed(&cx));
+    }
+    lists::children(&cx, id, word)
+}

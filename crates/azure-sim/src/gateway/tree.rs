@@ -1,0 +1,530 @@
+//! Create, read, update and delete for the types of the table.
+
+use crate::gateway::{Cx, operations, stages};
+use crate::kinds::{self, Flow, How, Kind, Part, Prep, show, show_part};
+use crate::state::{Edge, Effect, Phase, Record, is_within};
+use crate::wire::{Cause, Fault, Reply};
+use arm::{ErrorDetail, ResourceId, Tags, code};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+/// A body is an object; what the service owns in it is ignored.
+pub fn body(cx: &Cx<'_>) -> Result<Map<String, Value>, Fault> {
+    let Some(Value::Object(mut doc)) = cx.call.json()? else {
+        return Err(Fault::gateway(
+            StatusCode::BAD_REQUEST,
+            code::INVALID_REQUEST_CONTENT,
+            "The request content was invalid: a JSON object is required.",
+        ));
+    };
+    for owned in ["id", "name", "type", "etag", "systemData"] {
+        doc.remove(owned);
+    }
+    doc.retain(|_, v| !v.is_null());
+    if let Some(tags) = doc.get("tags") {
+        check_tags(tags)?;
+    }
+    Ok(doc)
+}
+
+pub fn check_tags(tags: &Value) -> Result<(), Fault> {
+    let bad = |why: String| Fault::gateway(StatusCode::BAD_REQUEST, "InvalidTag", why);
+    let tags: Tags = serde_json::from_value(tags.clone()).map_err(|_| bad("Tags are strings.".to_owned()))?;
+    tags.check().map_err(|e| bad(e.to_string()))
+}
+
+/// The gateway's answer for a missing top-level resource.
+fn missing(kind: &Kind, id: &ResourceId) -> Fault {
+    let spelled = kind.rules.spell(id);
+    if kind.namespace == "Microsoft.ManagedIdentity" && kind.nested() {
+        let message = format!("Resource '{spelled}' was not found.");
+        return Fault::plain(StatusCode::NOT_FOUND, code::NOT_FOUND, message);
+    }
+    if kind.nested() {
+        return not_found(id);
+    }
+    let message = format!(
+        "The Resource '{}/{}' under resource group '{}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
+        spelled.resource_type(),
+        id.name(),
+        id.group().unwrap_or_default()
+    );
+    Fault::gateway(StatusCode::NOT_FOUND, code::RESOURCE_NOT_FOUND, message)
+}
+
+/// A provider's answer for a missing child.
+fn not_found(id: &ResourceId) -> Fault {
+    Fault::service(StatusCode::NOT_FOUND, code::NOT_FOUND, format!("Resource {id} not found."))
+}
+
+fn answer(cx: &Cx<'_>, record: &Record, status: StatusCode, body: Value) -> Reply {
+    let reply = Reply::json(status, body);
+    let etag = reply.body.as_ref().and_then(|b| b["etag"].as_str()).map(str::to_owned);
+    match etag.filter(|_| status == StatusCode::OK && cx.call.method == "GET" || !record.kind.stateful) {
+        Some(e) => reply.with("etag", &e),
+        None => reply,
+    }
+}
+
+pub fn get(cx: &Cx<'_>, kind: &'static Kind, id: &ResourceId) -> Result<Reply, Fault> {
+    let record = cx.state.get(id.key()).ok_or_else(|| missing(kind, id))?;
+    Ok(answer(cx, record, StatusCode::OK, show(cx.state, record, &cx.version)))
+}
+
+pub fn head(cx: &Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
+    let found = cx.state.get(id.key()).is_some();
+    Ok(Reply::empty(if found { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }))
+}
+
+pub fn get_part(cx: &Cx<'_>, part: &'static Part, id: &ResourceId) -> Result<Reply, Fault> {
+    let root = id.root();
+    let record = cx.state.get(root.key()).ok_or_else(|| missing_root(&root))?;
+    let shown =
+        show_part(cx.state, record, &cx.version, part.list, id.name()).ok_or_else(|| not_found(id))?;
+    Ok(answer(cx, record, StatusCode::OK, shown))
+}
+
+fn missing_root(root: &ResourceId) -> Fault {
+    kinds::kind(root.resource_type().as_str()).map_or_else(|| not_found(root), |k| missing(k, root))
+}
+
+/// `If-Match` and `If-None-Match`.
+fn preconditions(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
+    let same = |given: &str| {
+        let bare = |s: &str| s.trim().trim_start_matches("W/").trim_matches('"').to_owned();
+        old.is_some_and(|o| bare(given) == o.etag)
+    };
+    let fits = cx.call.header("if-match").is_none_or(|m| if m == "*" { old.is_some() } else { same(m) });
+    let new = cx.call.header("if-none-match").is_none_or(|m| if m == "*" { old.is_none() } else { !same(m) });
+    if fits && new {
+        return Ok(());
+    }
+    Err(Fault::service(
+        StatusCode::PRECONDITION_FAILED,
+        code::PRECONDITION_FAILED,
+        "One or more write condition(s) specified are not met. Condition: the etag of the resource does not match.",
+    ))
+}
+
+/// One writer per tree.
+fn idle(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
+    let Some((op, _)) = old.and_then(|o| o.busy.as_ref()) else { return Ok(()) };
+    let name = cx.state.operations.get(op).map_or("", |o| o.name.as_str());
+    let id = old.map_or("", |o| o.id.as_str());
+    let detail =
+        ErrorDetail::new(code::RETRYABLE_ERROR, "A retryable error occurred.").with_detail(ErrorDetail::new(
+            "RetryableErrorDueToAnotherOperation",
+            format!(
+                "Operation {name} ({op}) is updating resource {id}. The call can be retried in 11 seconds."
+            ),
+        ));
+    let fault = Fault::new(StatusCode::TOO_MANY_REQUESTS, Cause::Unsaid, detail);
+    Err(match cx.profile.retry_after(11) {
+        Some((name, value)) => fault.header(name, value),
+        None => fault,
+    })
+}
+
+fn located(kind: &Kind, doc: &mut Map<String, Value>, old: Option<&Record>) -> Result<(), Fault> {
+    let bad = |status, code: &str, m: String| Fault::gateway(status, code, m);
+    match kind.located {
+        kinds::Located::Nowhere => {
+            doc.remove("location");
+        }
+        kinds::Located::Global => {
+            doc.insert("location".into(), "global".into());
+        }
+        kinds::Located::Regional => {
+            let given = doc.get("location").and_then(Value::as_str).unwrap_or_default();
+            let place = given.replace(' ', "").to_lowercase();
+            if place.is_empty() {
+                return Err(bad(
+                    StatusCode::BAD_REQUEST,
+                    "LocationRequired",
+                    "The location property is required for this definition.".into(),
+                ));
+            }
+            if let Some(there) = old.and_then(Record::location).filter(|l| *l != place) {
+                return Err(bad(
+                    StatusCode::CONFLICT,
+                    "InvalidResourceLocation",
+                    format!(
+                        "The resource already exists in location '{there}'. A resource with the same name cannot be created in location '{place}'."
+                    ),
+                ));
+            }
+            doc.insert("location".into(), place.into());
+        }
+    }
+    Ok(())
+}
+
+/// Names, and what the service owns, in embedded lists.
+fn normalise(parts: &[Part], doc: &mut Map<String, Value>) -> Result<(), Fault> {
+    let bad = |m: String| Fault::service(StatusCode::BAD_REQUEST, code::INVALID_REQUEST_FORMAT, m);
+    kinds::properties(doc).remove("provisioningState");
+    for part in parts {
+        let p = kinds::properties(doc);
+        let Some(list) = p.get_mut(part.list) else { continue };
+        let Some(list) = list.as_array_mut() else {
+            return Err(bad(format!("Cannot parse the request: {} is not a list.", part.list)));
+        };
+        let mut names = std::collections::BTreeSet::new();
+        for e in list {
+            let Some(e) = e.as_object_mut() else {
+                return Err(bad(format!(
+                    "Cannot parse the request: an element of {} is not an object.",
+                    part.list
+                )));
+            };
+            for owned in ["id", "etag", "type"] {
+                e.remove(owned);
+            }
+            let name = e.get("name").and_then(Value::as_str).unwrap_or_default().to_lowercase();
+            if name.is_empty() || name.contains('/') || !names.insert(name) {
+                return Err(bad(format!(
+                    "An element of {} has no name, an invalid one, or one that is taken.",
+                    part.list
+                )));
+            }
+            normalise(part.parts, e)?;
+            (part.defaults)(e);
+        }
+    }
+    Ok(())
+}
+
+/// All references must lead somewhere that is ready, and the caller must be allowed to link to it.
+fn references(
+    cx: &Cx<'_>,
+    kind: &'static Kind,
+    id: &ResourceId,
+    doc: &Map<String, Value>,
+    edges: &[Edge],
+) -> Result<(), Fault> {
+    for (action, target) in kinds::link_actions(kind, id, doc) {
+        if stages::authorize(cx.state, cx.caller, action, &target).is_err() {
+            return Err(Fault::gateway(
+                StatusCode::FORBIDDEN,
+                code::LINKED_AUTHORIZATION_FAILED,
+                format!(
+                    "The client '{}' with object id '{}' has permission to perform action '{}/write' on scope '{id}'; however, it does not have permission to perform action(s) '{action}' on the linked scope(s) '{target}' (respectively) or the linked scope(s) are invalid.",
+                    cx.caller.client_id,
+                    cx.caller.object_id,
+                    kind.full()
+                ),
+            ));
+        }
+    }
+    for e in edges {
+        let phase = phase_of(cx, id, doc, &e.target);
+        match phase {
+            Some(Phase::Succeeded) => {}
+            None => {
+                return Err(Fault::service(
+                    StatusCode::BAD_REQUEST,
+                    code::INVALID_RESOURCE_REFERENCE,
+                    format!(
+                        "Resource {} referenced by resource {} was not found. Please make sure that the referenced resource exists, and that both resources are in the same region.",
+                        e.target, e.text
+                    ),
+                ));
+            }
+            Some(phase) => {
+                let detail = ErrorDetail::new(code::RETRYABLE_ERROR, "A retryable error occurred.").with_detail(ErrorDetail::new(
+                    "ReferencedResourceNotProvisioned",
+                    format!("Cannot proceed with operation because resource {} used by resource {id} is not in Succeeded state. Resource is in {} state.", e.target, phase.as_str()),
+                ));
+                return Err(Fault::new(StatusCode::TOO_MANY_REQUESTS, Cause::Unsaid, detail));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The state of a target: in the document being written, or in the store.
+fn phase_of(cx: &Cx<'_>, id: &ResourceId, doc: &Map<String, Value>, target: &str) -> Option<Phase> {
+    let target = ResourceId::parse(target).ok()?;
+    let root = target.root();
+    let pairs = target.pairs();
+    let in_list = |doc: &Map<String, Value>| {
+        let (list, name) = *pairs.get(1)?;
+        let p = doc.get("properties")?.as_object()?;
+        let (_, list) = p.iter().find(|(k, _)| k.eq_ignore_ascii_case(list))?;
+        list.as_array()?
+            .iter()
+            .find(|e| e["name"].as_str().is_some_and(|n| n.eq_ignore_ascii_case(name)))
+            .map(|_| ())
+    };
+    if root == *id {
+        return in_list(doc).map(|()| Phase::Succeeded);
+    }
+    let record = cx.state.get(root.key())?;
+    match pairs.as_slice() {
+        [_] => Some(record.phase.clone()),
+        [_, (list, name)] => in_list(&record.doc).map(|()| record.part_phase(Some((list, name)))),
+        _ => cx.state.get(target.key()).map(|r| r.phase.clone()),
+    }
+}
+
+fn in_use(status: StatusCode, code: &str, what: &str, edge: &Edge) -> Fault {
+    Fault::service(
+        status,
+        code,
+        format!(
+            "{what} is in use by {} and cannot be deleted. In order to delete it, delete or change all resources that use it.",
+            edge.text
+        ),
+    )
+}
+
+pub fn put(cx: &mut Cx<'_>, kind: &'static Kind, id: &ResourceId) -> Result<Reply, Fault> {
+    let doc = body(cx)?;
+    write(cx, kind, id, doc, None)
+}
+
+pub fn put_part(
+    cx: &mut Cx<'_>,
+    kind: &'static Kind,
+    part: &'static Part,
+    id: &ResourceId,
+) -> Result<Reply, Fault> {
+    let mut element = body(cx)?;
+    let root = id.root();
+    let record = cx.state.get(root.key()).cloned().ok_or_else(|| missing_root(&root))?;
+    element.insert("name".into(), id.name().into());
+    let mut doc = record.doc.clone();
+    let list = kinds::properties(&mut doc).entry(part.list).or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut() {
+        let at =
+            list.iter().position(|e| e["name"].as_str().is_some_and(|n| n.eq_ignore_ascii_case(id.name())));
+        match at {
+            Some(i) => list[i] = Value::Object(element),
+            None => list.push(Value::Object(element)),
+        }
+    }
+    write(cx, kind, &record.id, doc, Some((part, id.name().to_owned())))
+}
+
+type Touched = Option<(&'static Part, String)>;
+
+fn write(
+    cx: &mut Cx<'_>,
+    kind: &'static Kind,
+    id: &ResourceId,
+    mut doc: Map<String, Value>,
+    touched: Touched,
+) -> Result<Reply, Fault> {
+    let old = cx.state.get(id.key()).cloned();
+    let old = old.as_deref();
+    preconditions(cx, old)?;
+    idle(cx, old)?;
+    located(kind, &mut doc, old)?;
+    normalise(kind.parts, &mut doc)?;
+    if old.is_none() {
+        cx.state.bump(id.key());
+    }
+    let prep = Prep { state: cx.state, id, old, version: &cx.version };
+    kind.rules.prepare(&prep, &mut doc)?;
+    let id = old.map_or_else(|| kind.rules.spell(id), |o| o.id.clone());
+    let edges = kinds::edges(kind, &id, &doc);
+    references(cx, kind, &id, &doc, &edges)?;
+    removed_parts(cx, kind, &id, old, &doc)?;
+    let existed = match &touched {
+        None => old.is_some(),
+        Some((part, name)) => old.is_some_and(|o| o.element(part.list, name).is_some()),
+    };
+    let changed = old.is_none_or(|o| o.doc.get("properties") != doc.get("properties"));
+    let mut flow = match &touched {
+        Some((part, _)) => part.create,
+        None if existed => kind.update,
+        None => kind.create,
+    };
+    // An update that changes no property is done at once, but still answered as an operation.
+    if existed && !changed && flow.how == How::Async {
+        flow = Flow { how: How::AsyncDone, retry: 0, lasts: 0.0 };
+    }
+    let late = kind.rules.fails_late(cx.state, &id, &doc);
+    cx.state.bump(id.key());
+    let by: std::sync::Arc<str> = cx.caller.object_id.as_str().into();
+    let running = matches!(flow.how, How::Async | How::Accepted);
+    let mut record = Record {
+        etag: cx.state.guid(id.key(), "etag"),
+        kind,
+        targets: kinds::targets(&edges),
+        phase: if running { Phase::Updating } else { Phase::Succeeded },
+        busy: None,
+        created_by: old.map_or_else(|| by.clone(), |o| o.created_by.clone()),
+        created: old.map_or(cx.now, |o| o.created),
+        changed_by: by,
+        changed: cx.now,
+        seeded: old.is_some_and(|o| o.seeded),
+        id,
+        doc,
+    };
+    if !running {
+        kind.rules.settled(cx.state, &mut record);
+    }
+    let mut headers = None;
+    if flow.how != How::Sync {
+        let effect = match late {
+            Some(why) => Effect::Fail(record.id.key().clone(), why),
+            None if running => Effect::Settle(record.id.key().clone()),
+            None => Effect::Nothing,
+        };
+        let verb = touched.as_ref().map_or(kind.verb, |(p, _)| p.verb);
+        let place = record.location().unwrap_or("global").to_owned();
+        let (token, status, result) =
+            operations::begin(cx, kind, &record.id, &place, flow, effect, format!("Put{verb}Operation"));
+        if running {
+            record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list, n.clone()))));
+        }
+        headers = Some((status, result));
+    }
+    cx.state.put(record.clone(), edges);
+    if old.is_none() {
+        kind.rules.created(cx.state, &record, cx.now);
+    }
+    Ok(written(cx, &record, &touched, flow, existed, headers))
+}
+
+fn written(
+    cx: &Cx<'_>,
+    record: &Record,
+    touched: &Touched,
+    flow: Flow,
+    existed: bool,
+    urls: Option<(String, String)>,
+) -> Reply {
+    let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
+    let shown = match touched {
+        None => show(cx.state, record, &cx.version),
+        Some((part, name)) => show_part(cx.state, record, &cx.version, part.list, name).unwrap_or_default(),
+    };
+    let mut reply = match flow.how {
+        How::Accepted => Reply::json(StatusCode::ACCEPTED, json!({})),
+        _ => answer(cx, record, status, shown),
+    };
+    if let Some((status, result)) = urls {
+        reply = reply.with("azure-asyncoperation", &status);
+        if flow.how == How::Accepted {
+            reply = reply.with("location", &result);
+        }
+        if let Some((name, value)) = cx.profile.retry_after(flow.retry) {
+            reply = reply.with(name, &value);
+        }
+    } else if !existed && record.kind.namespace == "Microsoft.ManagedIdentity" {
+        // This provider names what it made, by path.
+        reply = reply.with("location", record.id.as_str());
+    }
+    reply
+}
+
+/// Elements that a write drops must not be in use.
+fn removed_parts(
+    cx: &Cx<'_>,
+    kind: &Kind,
+    id: &ResourceId,
+    old: Option<&Record>,
+    doc: &Map<String, Value>,
+) -> Result<(), Fault> {
+    let Some(old) = old else { return Ok(()) };
+    for part in kind.parts.iter().filter(|p| !p.in_use.is_empty()) {
+        for e in old.property(part.list).and_then(Value::as_array).into_iter().flatten() {
+            let name = e["name"].as_str().unwrap_or_default();
+            let kept = doc.get("properties").and_then(|p| p.get(part.list)).and_then(Value::as_array);
+            if kept
+                .into_iter()
+                .flatten()
+                .any(|k| k["name"].as_str().is_some_and(|n| n.eq_ignore_ascii_case(name)))
+            {
+                continue;
+            }
+            let key = format!("{}/{}/{name}", id.key(), part.list).to_lowercase();
+            if let Some(edge) = cx.state.used_by(&key, id.key()) {
+                return Err(in_use(StatusCode::BAD_REQUEST, part.in_use, name, edge));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `PATCH` changes tags.
+pub fn patch(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
+    let change = body(cx)?;
+    let old = cx.state.get(id.key()).cloned().ok_or_else(|| missing_root(id))?;
+    idle(cx, Some(&old))?;
+    let mut record = (*old).clone();
+    if let Some(tags) = change.get("tags") {
+        record.doc.insert("tags".into(), tags.clone());
+    }
+    cx.state.bump(id.key());
+    record.etag = cx.state.guid(id.key(), "etag");
+    record.changed_by = cx.caller.object_id.as_str().into();
+    record.changed = cx.now;
+    cx.state.replace(record.clone());
+    Ok(answer(cx, &record, StatusCode::OK, show(cx.state, &record, &cx.version)))
+}
+
+fn begin_delete(
+    cx: &mut Cx<'_>,
+    record: &Record,
+    flow: Flow,
+    effect: Effect,
+    verb: &str,
+    part: Option<(&'static str, String)>,
+) -> Reply {
+    let place = record.location().unwrap_or("global").to_owned();
+    let name = format!("Delete{verb}Operation");
+    let (token, status, result) = operations::begin(cx, record.kind, &record.id, &place, flow, effect, name);
+    let mut busy = record.clone();
+    busy.phase = if part.is_some() { Phase::Updating } else { Phase::Deleting };
+    busy.busy = Some((token, part));
+    cx.state.replace(busy);
+    let mut reply =
+        Reply::empty(StatusCode::ACCEPTED).with("azure-asyncoperation", &status).with("location", &result);
+    if let Some((name, value)) = cx.profile.retry_after(flow.retry) {
+        reply = reply.with(name, &value);
+    }
+    reply
+}
+
+pub fn delete(cx: &mut Cx<'_>, kind: &'static Kind, id: &ResourceId) -> Result<Reply, Fault> {
+    let Some(record) = cx.state.get(id.key()).cloned() else {
+        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+    };
+    preconditions(cx, Some(&record))?;
+    kind.rules.may_delete(cx.state, &record)?;
+    idle(cx, Some(&record))?;
+    if let Some(edge) = cx.state.used_by(id.key(), id.key()).filter(|_| !kind.in_use.is_empty()) {
+        return Err(in_use(StatusCode::BAD_REQUEST, kind.in_use, id.as_str(), edge));
+    }
+    if kind.delete.how == How::Sync {
+        cx.state.remove(id.key());
+        return Ok(Reply::empty(StatusCode::OK));
+    }
+    let effect = Effect::Remove(id.key().clone());
+    Ok(begin_delete(cx, &record, kind.delete, effect, kind.verb, None))
+}
+
+pub fn delete_part(
+    cx: &mut Cx<'_>,
+    kind: &'static Kind,
+    part: &'static Part,
+    id: &ResourceId,
+) -> Result<Reply, Fault> {
+    let root = id.root();
+    let record = cx.state.get(root.key()).cloned();
+    let Some(record) = record.filter(|r| r.element(part.list, id.name()).is_some()) else {
+        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+    };
+    preconditions(cx, Some(&record))?;
+    idle(cx, Some(&record))?;
+    if let Some(edge) = cx.state.used_by(id.key(), root.key()).filter(|e| is_within(&e.target, id.key())) {
+        let code = if part.in_use.is_empty() { kind.in_use } else { part.in_use };
+        return Err(in_use(StatusCode::BAD_REQUEST, code, id.as_str(), edge));
+    }
+    let flow = if part.delete.how == How::Sync { kind.delete } else { part.delete };
+    let effect = Effect::RemovePart(root.key().clone(), part.list, id.name().to_owned());
+    Ok(begin_delete(cx, &record, flow, effect, part.verb, Some((part.list, id.name().to_owned()))))
+}

@@ -1,0 +1,542 @@
+//! Virtual networks, security groups, addresses, load balancers, interfaces, NAT gateways, route tables.
+
+use crate::cidr::Cidr;
+use crate::kinds::network_parts as parts;
+use crate::kinds::{BASE, Flow, How, Kind, Prep, Rules, default, flow, properties};
+use crate::state::{Record, State};
+use crate::wire::Fault;
+use arm::ApiVersion;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
+
+const SLOW_DELETE: Flow = flow(How::Async, 10, 11.0);
+
+pub fn rows() -> Vec<Kind> {
+    vec![
+        Kind {
+            path: "virtualNetworks",
+            create: flow(How::Async, 3, 3.0),
+            update: flow(How::Async, 3, 3.0),
+            delete: SLOW_DELETE,
+            parts: &[parts::SUBNETS, parts::PEERINGS],
+            in_use: "InUseSubnetCannotBeDeleted",
+            verb: "VirtualNetwork",
+            rules: &VirtualNetwork,
+            ..BASE
+        },
+        Kind {
+            path: "networkSecurityGroups",
+            create: flow(How::Async, 1, 4.0),
+            update: flow(How::Async, 1, 4.0),
+            delete: flow(How::Async, 1, 2.0),
+            parts: &[parts::RULES],
+            in_use: "InUseNetworkSecurityGroupCannotBeDeleted",
+            verb: "NetworkSecurityGroup",
+            rules: &SecurityGroup,
+            ..BASE
+        },
+        Kind {
+            path: "publicIPAddresses",
+            create: flow(How::Async, 1, 4.0),
+            update: flow(How::Async, 1, 4.0),
+            delete: SLOW_DELETE,
+            in_use: "PublicIPAddressCannotBeDeleted",
+            verb: "PublicIpAddress",
+            rules: &PublicAddress,
+            ..BASE
+        },
+        Kind {
+            path: "loadBalancers",
+            create: flow(How::AsyncDone, 0, 0.0),
+            update: flow(How::AsyncDone, 0, 0.0),
+            delete: SLOW_DELETE,
+            parts: parts::LOAD_BALANCER,
+            in_use: "InUseLoadBalancerCannotBeDeleted",
+            verb: "LoadBalancer",
+            rules: &LoadBalancer,
+            ..BASE
+        },
+        Kind {
+            path: "networkInterfaces",
+            delete: flow(How::Async, 4, 5.0),
+            parts: &[parts::IP_CONFIGURATIONS],
+            refs: &[parts::NIC_GROUP],
+            in_use: "NicInUse",
+            verb: "NetworkInterface",
+            rules: &Interface,
+            ..BASE
+        },
+        Kind {
+            path: "natGateways",
+            since: "2019-02-01",
+            create: flow(How::Async, 10, 14.0),
+            update: flow(How::Async, 10, 14.0),
+            delete: SLOW_DELETE,
+            refs: &[parts::NAT_ADDRESSES],
+            in_use: "InUseNatGatewayCannotBeDeleted",
+            verb: "NatGateway",
+            rules: &NatGateway,
+            ..BASE
+        },
+        Kind {
+            path: "routeTables",
+            create: flow(How::Async, 2, 3.0),
+            update: flow(How::Async, 2, 3.0),
+            delete: flow(How::Async, 2, 3.0),
+            parts: &[parts::ROUTES],
+            in_use: "InUseRouteTableCannotBeDeleted",
+            verb: "RouteTable",
+            rules: &RouteTable,
+            ..BASE
+        },
+    ]
+}
+
+fn bad(code: &str, message: String) -> Fault {
+    Fault::service(StatusCode::BAD_REQUEST, code, message)
+}
+
+/// Generated once and kept over updates.
+fn keep_guid(prep: &Prep<'_>, doc: &mut Map<String, Value>) {
+    let old = prep.old.and_then(|o| o.property("resourceGuid")).and_then(Value::as_str);
+    let guid = old.map_or_else(|| prep.state.guid(prep.id.key(), "resourceGuid"), str::to_owned);
+    properties(doc).insert("resourceGuid".into(), guid.into());
+}
+
+fn default_sku(doc: &mut Map<String, Value>) {
+    default(doc, "sku", json!({"name": "Basic"}));
+    if let Some(sku) = doc.get_mut("sku").and_then(Value::as_object_mut) {
+        default(sku, "tier", "Regional");
+    }
+}
+
+fn prefixes(v: Option<&Value>) -> Vec<&str> {
+    v.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn subnet_prefixes(subnet: &Value) -> Vec<&str> {
+    let p = &subnet["properties"];
+    let mut all: Vec<&str> = p["addressPrefix"].as_str().into_iter().collect();
+    all.extend(prefixes(p.get("addressPrefixes")));
+    all.dedup();
+    all
+}
+
+struct VirtualNetwork;
+
+impl Rules for VirtualNetwork {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        let p = properties(doc);
+        // From this version on, a body that does not mention subnets leaves them alone.
+        if !p.contains_key("subnets") && prep.version.at_least("2023-09-01") {
+            let kept = prep.old.and_then(|o| o.property("subnets")).cloned();
+            p.insert("subnets".into(), kept.unwrap_or_else(|| json!([])));
+        }
+        default(p, "subnets", json!([]));
+        default(p, "virtualNetworkPeerings", json!([]));
+        default(p, "enableDdosProtection", false);
+        default(p, "privateEndpointVNetPolicies", "Disabled");
+        check_space(p)
+    }
+
+    fn show(&self, _: &State, _: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
+        if !version.at_least("2023-11-01") {
+            properties(out).remove("privateEndpointVNetPolicies");
+        }
+    }
+}
+
+fn check_space(p: &Map<String, Value>) -> Result<(), Fault> {
+    let space = prefixes(p.get("addressSpace").and_then(|a| a.get("addressPrefixes")));
+    if space.is_empty() {
+        return Err(bad(
+            "InvalidRequestFormat",
+            "Cannot parse the request: addressSpace.addressPrefixes is required.".into(),
+        ));
+    }
+    let mut whole = Vec::new();
+    for text in space {
+        let c = Cidr::parse(text).ok_or_else(|| {
+            bad(
+                "InvalidAddressPrefixFormat",
+                format!("Address prefix {text} has invalid format. It should be in CIDR notation."),
+            )
+        })?;
+        whole.push(c);
+    }
+    let mut taken: Vec<(Cidr, String)> = Vec::new();
+    for subnet in p.get("subnets").and_then(Value::as_array).into_iter().flatten() {
+        let name = subnet["name"].as_str().unwrap_or_default();
+        let own = subnet_prefixes(subnet);
+        if own.is_empty() {
+            return Err(bad("InvalidRequestFormat", format!("Subnet '{name}' has no address prefix.")));
+        }
+        for text in own {
+            let c = Cidr::parse(text).ok_or_else(|| {
+                bad(
+                    "InvalidCIDRNotation",
+                    format!("The address prefix {text} in subnet {name} has an invalid CIDR notation."),
+                )
+            })?;
+            if !whole.iter().any(|w| w.contains(c)) {
+                return Err(bad(
+                    "NetcfgInvalidSubnet",
+                    format!(
+                        "Subnet '{name}' is not valid because its IP address range is outside the IP address range of virtual network."
+                    ),
+                ));
+            }
+            if let Some((_, other)) = taken.iter().find(|(t, n)| t.overlaps(c) && n != name) {
+                return Err(bad(
+                    "NetcfgSubnetRangesOverlap",
+                    format!(
+                        "Subnet '{name}' is not valid because its IP address range overlaps with that of an existing subnet '{other}'."
+                    ),
+                ));
+            }
+            taken.push((c, name.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+struct SecurityGroup;
+
+/// The rules every group has, below all others.
+const DEFAULT_RULES: [(&str, &str, &str, &str, &str, u32, &str); 6] = [
+    (
+        "AllowVnetInBound",
+        "Allow inbound traffic from all VMs in VNET",
+        "VirtualNetwork",
+        "VirtualNetwork",
+        "Allow",
+        65000,
+        "Inbound",
+    ),
+    (
+        "AllowAzureLoadBalancerInBound",
+        "Allow inbound traffic from azure load balancer",
+        "AzureLoadBalancer",
+        "*",
+        "Allow",
+        65001,
+        "Inbound",
+    ),
+    ("DenyAllInBound", "Deny all inbound traffic", "*", "*", "Deny", 65500, "Inbound"),
+    (
+        "AllowVnetOutBound",
+        "Allow outbound traffic from all VMs to all VMs in VNET",
+        "VirtualNetwork",
+        "VirtualNetwork",
+        "Allow",
+        65000,
+        "Outbound",
+    ),
+    (
+        "AllowInternetOutBound",
+        "Allow outbound traffic from all VMs to Internet",
+        "*",
+        "Internet",
+        "Allow",
+        65001,
+        "Outbound",
+    ),
+    ("DenyAllOutBound", "Deny all outbound traffic", "*", "*", "Deny", 65500, "Outbound"),
+];
+
+impl Rules for SecurityGroup {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        let p = properties(doc);
+        for computed in ["defaultSecurityRules", "subnets", "networkInterfaces"] {
+            p.remove(computed);
+        }
+        default(p, "securityRules", json!([]));
+        let mut seen = std::collections::BTreeMap::new();
+        for rule in p.get("securityRules").and_then(Value::as_array).into_iter().flatten() {
+            let name = rule["name"].as_str().unwrap_or_default();
+            let r = &rule["properties"];
+            let priority = r["priority"].as_u64().unwrap_or(0);
+            if !(100..=4096).contains(&priority) {
+                return Err(bad(
+                    "SecurityRuleInvalidPriority",
+                    format!(
+                        "Security rule has invalid Priority. Value provided: {priority} Allowed range 100-4096."
+                    ),
+                ));
+            }
+            for (field, allowed) in [("direction", ["Inbound", "Outbound"]), ("access", ["Allow", "Deny"])] {
+                let given = r[field].as_str().unwrap_or_default();
+                if !allowed.iter().any(|a| a.eq_ignore_ascii_case(given)) {
+                    return Err(bad(
+                        "InvalidRequestFormat",
+                        format!("Security rule {name} has an invalid {field} '{given}'."),
+                    ));
+                }
+            }
+            let direction = r["direction"].as_str().unwrap_or_default().to_lowercase();
+            if let Some(other) = seen.insert((direction, priority), name) {
+                return Err(bad(
+                    "SecurityRuleConflict",
+                    format!(
+                        "Security rule {name} conflicts with rule {other}. Rules cannot have the same Priority and Direction."
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, _: &State, record: &Record, _: &ApiVersion, out: &mut Map<String, Value>) {
+        let etag = out.get("etag").cloned().unwrap_or_default();
+        // A rule of its own being written leaves the defaults alone.
+        let phase = record.part_phase(Some(("defaultSecurityRules", "")));
+        let rules: Vec<Value> = DEFAULT_RULES
+            .iter()
+            .map(|(name, description, from, to, access, priority, direction)| {
+                json!({
+                    "name": name, "id": format!("{}/defaultSecurityRules/{name}", record.id), "etag": etag,
+                    "type": "Microsoft.Network/networkSecurityGroups/defaultSecurityRules",
+                    "properties": {
+                        "provisioningState": phase.as_str(), "description": description, "protocol": "*",
+                        "sourcePortRange": "*", "destinationPortRange": "*", "sourceAddressPrefix": from,
+                        "destinationAddressPrefix": to, "access": access, "priority": priority,
+                        "direction": direction, "sourcePortRanges": [], "destinationPortRanges": [],
+                        "sourceAddressPrefixes": [], "destinationAddressPrefixes": [],
+                    },
+                })
+            })
+            .collect();
+        properties(out).insert("defaultSecurityRules".into(), rules.into());
+    }
+}
+
+struct PublicAddress;
+
+impl Rules for PublicAddress {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        default_sku(doc);
+        let standard = doc["sku"]["name"].as_str() == Some("Standard");
+        let p = properties(doc);
+        for computed in ["ipConfiguration", "natGateway"] {
+            p.remove(computed);
+        }
+        default(p, "publicIPAddressVersion", "IPv4");
+        default(p, "publicIPAllocationMethod", "Dynamic");
+        default(p, "idleTimeoutInMinutes", 4);
+        default(p, "ipTags", json!([]));
+        default(p, "ddosSettings", json!({"protectionMode": "VirtualNetworkInherited"}));
+        if standard && p["publicIPAllocationMethod"].as_str() != Some("Static") {
+            return Err(bad(
+                "PublicIPAddressWithStandardSkuMustUseStaticAllocation",
+                format!("Standard sku publicIp {} must have AllocationMethod set to Static.", prep.id),
+            ));
+        }
+        p.remove("ipAddress");
+        if let Some(ip) = prep.old.and_then(|o| o.property("ipAddress")) {
+            p.insert("ipAddress".into(), ip.clone());
+        }
+        Ok(())
+    }
+
+    fn settled(&self, state: &State, record: &mut Record) {
+        let key = record.id.key().clone();
+        let p = properties(&mut record.doc);
+        if p["publicIPAllocationMethod"].as_str() != Some("Static") || p.contains_key("ipAddress") {
+            return;
+        }
+        let n = state.derive(&key, "ipAddress").to_be_bytes();
+        // 20.0.0.0/8 is where Azure's addresses are; 2603:1000::/24 for version 6.
+        let ip = match p["publicIPAddressVersion"].as_str() {
+            Some("IPv6") => {
+                let mut b = n;
+                b[..4].copy_from_slice(&[0x26, 0x03, 0x10, 0x00]);
+                IpAddr::from(b)
+            }
+            _ => IpAddr::from([20, n[0], n[1], n[2].clamp(1, 254)]),
+        };
+        p.insert("ipAddress".into(), ip.to_string().into());
+    }
+
+    fn show(&self, _: &State, _: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
+        if !version.at_least("2022-01-01") {
+            properties(out).remove("ddosSettings");
+        }
+    }
+}
+
+struct LoadBalancer;
+
+impl Rules for LoadBalancer {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        default_sku(doc);
+        let p = properties(doc);
+        for part in parts::LOAD_BALANCER {
+            default(p, part.list, json!([]));
+        }
+        allocate(prep, p, "frontendIPConfigurations")
+    }
+}
+
+struct Interface;
+
+impl Rules for Interface {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        let p = properties(doc);
+        let configurations = p.get("ipConfigurations").and_then(Value::as_array).map_or(0, Vec::len);
+        if configurations == 0 {
+            return Err(bad(
+                "NetworkInterfaceMustHaveAtLeastOneIpConfiguration",
+                format!("Network interface {} must have at least one IP configuration.", prep.id),
+            ));
+        }
+        if let Some(list) = p.get_mut("ipConfigurations").and_then(Value::as_array_mut) {
+            let explicit = list.iter().any(|c| c["properties"]["primary"].as_bool() == Some(true));
+            for (i, c) in list.iter_mut().enumerate() {
+                if c["properties"]["subnet"]["id"].as_str().is_none() {
+                    return Err(bad(
+                        "SubnetIsRequired",
+                        format!("A subnet is required for IP configuration {}.", c["name"]),
+                    ));
+                }
+                if let Some(q) = c.get_mut("properties").and_then(Value::as_object_mut) {
+                    default(q, "primary", i == 0 && !explicit);
+                }
+            }
+        }
+        allocate(prep, p, "ipConfigurations")?;
+        let suffix =
+            format!("{:025x}.ax.internal.cloudapp.net", prep.state.derive(prep.id.key(), "suffix") >> 28);
+        let dns = p.entry("dnsSettings").or_insert_with(|| json!({}));
+        if let Some(dns) = dns.as_object_mut() {
+            default(dns, "dnsServers", json!([]));
+            default(dns, "appliedDnsServers", json!([]));
+            let old =
+                prep.old.and_then(|o| o.property("dnsSettings")?.get("internalDomainNameSuffix").cloned());
+            dns.insert("internalDomainNameSuffix".into(), old.unwrap_or_else(|| suffix.into()));
+        }
+        default(p, "enableAcceleratedNetworking", false);
+        default(p, "vnetEncryptionSupported", false);
+        default(p, "enableIPForwarding", false);
+        default(p, "disableTcpStateTracking", false);
+        default(p, "hostedWorkloads", json!([]));
+        default(p, "tapConfigurations", json!([]));
+        default(p, "nicType", "Standard");
+        for computed in ["virtualMachine", "macAddress", "privateEndpoint", "privateLinkService"] {
+            match prep.old.and_then(|o| o.property(computed)) {
+                Some(v) => p.insert(computed.to_owned(), v.clone()),
+                None => p.remove(computed),
+            };
+        }
+        Ok(())
+    }
+
+    fn show(&self, _: &State, _: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
+        if !version.at_least("2022-01-01") {
+            properties(out).remove("disableTcpStateTracking");
+        }
+    }
+}
+
+/// Gives every configuration in a subnet its private address.
+fn allocate(prep: &Prep<'_>, p: &mut Map<String, Value>, list: &str) -> Result<(), Fault> {
+    let old = |name: &str| {
+        let e = prep.old?.element(list, name)?;
+        Some((
+            e["properties"]["subnet"]["id"].as_str()?.to_lowercase(),
+            e["properties"]["privateIPAddress"].as_str()?.to_owned(),
+        ))
+    };
+    let mut given: Vec<IpAddr> = Vec::new();
+    for c in p.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+        let name = c["name"].as_str().unwrap_or_default().to_owned();
+        let Some(subnet) = c["properties"]["subnet"]["id"].as_str().map(str::to_lowercase) else { continue };
+        let Some(ranges) = subnet_ranges(prep.state, &subnet) else { continue };
+        let v6 = c["properties"]["privateIPAddressVersion"].as_str() == Some("IPv6");
+        let Some(range) = ranges.into_iter().find(|r| r.is_v6() == v6) else { continue };
+        let own = format!("{}/", prep.id.key());
+        let used = used_addresses(prep.state, &subnet, &own);
+        let taken = |ip: IpAddr| used.contains(&ip) || given.contains(&ip);
+        let fixed = c["properties"]["privateIPAllocationMethod"].as_str() == Some("Static");
+        let asked = c["properties"]["privateIPAddress"].as_str().and_then(|s| s.parse::<IpAddr>().ok());
+        let kept = old(&name).filter(|(s, _)| *s == subnet).and_then(|(_, ip)| ip.parse().ok());
+        let ip = match (fixed, asked, kept) {
+            (true, Some(ip), _) if !range.has(ip) => {
+                return Err(bad(
+                    "PrivateIPAddressNotInSubnet",
+                    format!("Private static IP address {ip} does not belong to the range of subnet prefix."),
+                ));
+            }
+            (true, Some(ip), _) if taken(ip) => {
+                return Err(bad(
+                    "PrivateIPAddressInUse",
+                    format!("IP configuration {name} cannot use IP address {ip}: it is in use."),
+                ));
+            }
+            (true, Some(ip), _) => ip,
+            (_, _, Some(ip)) => ip,
+            _ => range.free(&taken).ok_or_else(|| {
+                bad(
+                    "SubnetIsFull",
+                    format!("Subnet {subnet} does not have enough capacity for 1 IP addresses."),
+                )
+            })?,
+        };
+        given.push(ip);
+        if let Some(q) = c.get_mut("properties").and_then(Value::as_object_mut) {
+            q.insert("privateIPAddress".into(), ip.to_string().into());
+        }
+    }
+    Ok(())
+}
+
+fn subnet_ranges(state: &State, subnet: &str) -> Option<Vec<Cidr>> {
+    let (vnet, name) = subnet.rsplit_once("/subnets/")?;
+    let element = state.get(vnet)?.element("subnets", name)?;
+    Some(subnet_prefixes(element).into_iter().filter_map(Cidr::parse).collect())
+}
+
+/// Addresses taken in a subnet by others than `own`.
+fn used_addresses(state: &State, subnet: &str, own: &str) -> Vec<IpAddr> {
+    let of = |source: &str| {
+        let (rest, name) = source.rsplit_once('/')?;
+        let (root, list) = rest.rsplit_once('/')?;
+        let record = state.get(root)?;
+        let part = record.kind.part(list)?;
+        record.element(part.list, name)?["properties"]["privateIPAddress"].as_str()?.parse().ok()
+    };
+    state.edges_to(subnet).filter(|e| !e.source.starts_with(own)).filter_map(|e| of(&e.source)).collect()
+}
+
+struct NatGateway;
+
+impl Rules for NatGateway {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        default(doc, "sku", json!({"name": "Standard"}));
+        default_sku(doc);
+        let p = properties(doc);
+        p.remove("subnets");
+        default(p, "idleTimeoutInMinutes", 4);
+        default(p, "type", "Public");
+        Ok(())
+    }
+}
+
+struct RouteTable;
+
+impl Rules for RouteTable {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        let p = properties(doc);
+        p.remove("subnets");
+        default(p, "disableBgpRoutePropagation", false);
+        default(p, "routes", json!([]));
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! Who may do what: one evaluator for enforcement, `permissions` and reports.
+//!
+//! Allowed if some assignment at or above the scope gives a role of which one permission has a matching action
+//! and no matching `notAction`. `notActions` subtract within their own permission only: another role may grant
+//! what one takes away. Patterns compare without regard to case and `*` matches any run, `/` included.
+
+use crate::state::{Key, is_within};
+use imbl::{OrdMap, OrdSet};
+use serde_json::{Value, json};
+use std::sync::{Arc, LazyLock};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permission {
+    pub actions: Vec<String>,
+    pub not_actions: Vec<String>,
+    pub data_actions: Vec<String>,
+    pub not_data_actions: Vec<String>,
+}
+
+impl Permission {
+    pub fn allows(&self, action: &str, data: bool) -> bool {
+        let (yes, no) = match data {
+            false => (&self.actions, &self.not_actions),
+            true => (&self.data_actions, &self.not_data_actions),
+        };
+        yes.iter().any(|p| matches(p, action)) && !no.iter().any(|p| matches(p, action))
+    }
+
+    pub fn json(&self) -> Value {
+        json!({
+            "actions": self.actions, "notActions": self.not_actions,
+            "dataActions": self.data_actions, "notDataActions": self.not_data_actions,
+        })
+    }
+
+    /// Reads one from a role definition; absent lists are empty.
+    pub fn read(v: &Value) -> Permission {
+        let list = |name: &str| -> Vec<String> {
+            let l = v.get(name).and_then(Value::as_array);
+            l.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Permission {
+            actions: list("actions"),
+            not_actions: list("notActions"),
+            data_actions: list("dataActions"),
+            not_data_actions: list("notDataActions"),
+        }
+    }
+}
+
+/// Whether `pattern` covers `action`.
+pub fn matches(pattern: &str, action: &str) -> bool {
+    let (p, a) = (pattern.as_bytes(), action.as_bytes());
+    let (mut i, mut j) = (0, 0);
+    // Where to go back to when the text after the last star turns out not to fit.
+    let mut star: Option<(usize, usize)> = None;
+    while j < a.len() {
+        if i < p.len() && p[i] == b'*' {
+            star = Some((i, j));
+            i += 1;
+        } else if i < p.len() && p[i].eq_ignore_ascii_case(&a[j]) {
+            (i, j) = (i + 1, j + 1);
+        } else if let Some((si, sj)) = star {
+            star = Some((si, sj + 1));
+            (i, j) = (si + 1, sj + 1);
+        } else {
+            return false;
+        }
+    }
+    p[i..].iter().all(|c| *c == b'*')
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// A GUID, lower case.
+    pub id: String,
+    pub name: String,
+    pub builtin: bool,
+    pub permissions: Vec<Permission>,
+}
+
+/// The roles whose action lists are part of the simulator; others come with the configuration.
+pub static BUILTIN: LazyLock<Vec<Arc<Role>>> = LazyLock::new(|| read_table(include_str!("roles.txt")));
+
+fn read_table(text: &str) -> Vec<Arc<Role>> {
+    let mut roles: Vec<Role> = Vec::new();
+    for line in text.lines() {
+        let Some((mark, rest)) = line.split_once(' ') else { continue };
+        if mark == "role" {
+            let (id, name) = rest.split_once(' ').unwrap_or((rest, ""));
+            let permissions = vec![Permission::default()];
+            roles.push(Role { id: id.into(), name: name.into(), builtin: true, permissions });
+            continue;
+        }
+        let Some(p) = roles.last_mut().and_then(|r| r.permissions.first_mut()) else { continue };
+        let list = match mark {
+            "+" => &mut p.actions,
+            "-" => &mut p.not_actions,
+            "d+" => &mut p.data_actions,
+            "d-" => &mut p.not_data_actions,
+            _ => continue,
+        };
+        list.push(rest.to_owned());
+    }
+    roles.into_iter().map(Arc::new).collect()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    pub id: Key,
+    pub principal: String,
+    pub role: String,
+    /// Lower case; empty for the tenant.
+    pub scope: Key,
+}
+
+/// The assignments in force, found by principal.
+#[derive(Clone, Debug, Default)]
+pub struct Assignments {
+    by_id: OrdMap<Key, Arc<Assignment>>,
+    by_principal: OrdSet<(String, Key)>,
+    pub roles: OrdMap<String, Arc<Role>>,
+}
+
+impl Assignments {
+    pub fn add(&mut self, a: Assignment) {
+        self.remove(&a.id);
+        self.by_principal.insert((a.principal.to_lowercase(), a.id.clone()));
+        self.by_id.insert(a.id.clone(), Arc::new(a));
+    }
+
+    pub fn remove(&mut self, id: &str) {
+        if let Some(a) = self.by_id.remove(id) {
+            self.by_principal.remove(&(a.principal.to_lowercase(), a.id.clone()));
+        }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Assignment>> {
+        self.by_id.values()
+    }
+
+    pub fn of<'a>(&'a self, principal: &str) -> impl Iterator<Item = &'a Arc<Assignment>> + use<'a> {
+        let principal = principal.to_lowercase();
+        self.by_principal
+            .range((principal.clone(), Key::from(""))..)
+            .take_while(move |(p, _)| *p == principal)
+            .filter_map(|(_, id)| self.by_id.get(id))
+    }
+
+    pub fn role(&self, id: &str) -> Option<&Arc<Role>> {
+        self.roles.get(&id.to_lowercase())
+    }
+
+    /// The assignment that allows it, if one does.
+    pub fn allowed(
+        &self,
+        principal: &str,
+        action: &str,
+        scope: &str,
+        data: bool,
+    ) -> Option<&Arc<Assignment>> {
+        self.of(principal).find(|a| {
+            (a.scope.is_empty() || is_within(scope, &a.scope))
+                && self.role(&a.role).is_some_and(|r| r.permissions.iter().any(|p| p.allows(action, data)))
+        })
+    }
+
+    /// What a principal has at a scope, for the `permissions` API and the reports.
+    pub fn permissions(&self, principal: &str, scope: &str) -> Vec<Permission> {
+        self.of(principal)
+            .filter(|a| a.scope.is_empty() || is_within(scope, &a.scope))
+            .filter_map(|a| self.role(&a.role))
+            .flat_map(|r| r.permissions.iter().cloned())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn stars_match_any_run() {
+        let cases = [
+            ("*", "a/b/read", true),
+            ("*/read", "a/b/read", true),
+            ("*/read", "a/b/write", false),
+            ("A.B/*/Write", "a.b/c/d/write", true),
+            ("A.B/*/Write", "a.b/write", false),
+            ("A.B/c/read", "A.B/C/READ", true),
+            ("A.B/c/read", "A.B/c/reads", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("", "", true),
+            ("", "a", false),
+        ];
+        for (p, a, want) in cases {
+            assert_eq!(matches(p, a), want, "{p} {a}");
+        }
+    }
+
+    fn world(roles: Vec<Role>, given: &[(&str, &str)]) -> Assignments {
+        let mut a = Assignments::default();
+        for r in roles {
+            a.roles.insert(r.id.clone(), Arc::new(r));
+        }
+        for (i, (role, scope)) in given.iter().enumerate() {
+            a.add(Assignment {
+                id: format!("a{i}").into(),
+                principal: "p".into(),
+                role: (*role).into(),
+                scope: (*scope).into(),
+            });
+        }
+        a
+    }
+
+    fn role(id: &str, yes: &[&str], no: &[&str]) -> Role {
+        let own = |l: &[&str]| l.iter().map(|s| (*s).to_owned()).collect();
+        let p = Permission { actions: own(yes), not_actions: own(no), ..Permission::default() };
+        Role { id: id.into(), name: id.into(), builtin: false, permissions: vec![p] }
+    }
+
+    #[test]
+    fn scopes_inherit_and_not_actions_subtract_only_from_their_own_role() {
+        let roles = vec![role("most", &["*"], &["a.b/*/write"]), role("write", &["a.b/c/write"], &[])];
+        let a = world(roles, &[("most", "/subscriptions/s"), ("write", "/subscriptions/s/resourcegroups/g")]);
+        let group = "/subscriptions/s/resourcegroups/g";
+        let may = |action: &str, scope: &str| a.allowed("P", action, scope, false).is_some();
+        assert!(may("a.b/c/read", group) && may("a.b/c/write", group));
+        assert!(!may("a.b/c/write", "/subscriptions/s"), "inheritance goes down only");
+        assert!(!may("a.b/d/write", group));
+        assert!(!may("a.b/c/read", "/subscriptions/s2"), "scopes end at segments");
+        assert!(a.allowed("p", "a.b/c/read", group, true).is_none(), "actions do not grant data");
+        assert!(a.allowed("q", "a.b/c/read", group, false).is_none());
+    }
+
+    #[test]
+    fn the_table_reads() {
+        let find = |n: &str| BUILTIN.iter().find(|r| r.name == n).unwrap();
+        assert!(find("Contributor").permissions[0].allows("Microsoft.Network/x/write", false));
+        assert!(
+            !find("Contributor").permissions[0]
+                .allows("microsoft.authorization/roleassignments/write", false)
+        );
+        assert!(find("Reader").permissions[0].allows("Microsoft.Network/x/read", false));
+        assert!(
+            find("Key Vault Secrets User").permissions[0]
+                .allows("Microsoft.KeyVault/vaults/secrets/getSecret/action", true)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_of_itself_matches(parts in proptest::collection::vec("[a-z./]{0,4}", 1..5), fill in "[a-z/]{0,6}") {
+            prop_assert!(matches(&parts.join("*"), &parts.join(&fill)));
+        }
+
+        #[test]
+        fn more_assignments_never_allow_less(n in 0usize..6, action in "[ab]/[cd]/(read|write)") {
+            let roles = || vec![role("r0", &["a/*"], &["*/write"]), role("r1", &["*/read"], &[]), role("r2", &["b/c/*"], &[])];
+            let given: Vec<(&str, &str)> = [("r0", "/x"), ("r1", "/x/y"), ("r2", "/x"), ("r0", "/x/y"), ("r1", ""), ("r2", "/z")].into_iter().take(n).collect();
+            let fewer = world(roles(), &given[..n.saturating_sub(1)]);
+            let more = world(roles(), &given);
+            if fewer.allowed("p", &action, "/x/y/z", false).is_some() {
+                prop_assert!(more.allowed("p", &action, "/x/y/z", false).is_some());
+            }
+        }
+    }
+}

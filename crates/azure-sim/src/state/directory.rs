@@ -1,0 +1,105 @@
+//! Who exists: applications with their credentials, and the principals that roles are given to.
+
+use crate::state::Key;
+use imbl::OrdMap;
+use jiff::Timestamp;
+use std::fmt;
+use std::sync::Arc;
+
+/// A client secret. Not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    pub fn new(text: &str) -> Secret {
+        Secret(text.into())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Compares without revealing by time where the first difference is.
+    pub fn matches(&self, given: &str) -> bool {
+        let (a, b) = (self.0.as_bytes(), given.as_bytes());
+        a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<redacted>")
+    }
+}
+
+/// A certificate an application may sign assertions with: its DER.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate(pub Arc<[u8]>);
+
+/// An application registration. A user-assigned identity has one too, without secrets.
+#[derive(Clone, Debug)]
+pub struct App {
+    pub client_id: String,
+    pub object_id: String,
+    pub name: String,
+    pub secrets: Vec<(Secret, Option<Timestamp>)>,
+    pub certificates: Vec<Certificate>,
+    pub enabled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrincipalKind {
+    Application,
+    /// A managed identity: the id of the resource.
+    Identity(Key, Arc<str>),
+}
+
+/// A service principal.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    pub object_id: String,
+    pub client_id: String,
+    pub name: String,
+    pub kind: PrincipalKind,
+}
+
+/// Both by client id (lower case); principals also by object id.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    pub apps: OrdMap<String, Arc<App>>,
+    pub principals: OrdMap<String, Arc<Principal>>,
+    by_client: OrdMap<String, String>,
+}
+
+impl Directory {
+    pub fn add(&mut self, principal: Principal) {
+        self.by_client.insert(principal.client_id.to_lowercase(), principal.object_id.to_lowercase());
+        self.principals.insert(principal.object_id.to_lowercase(), Arc::new(principal));
+    }
+
+    pub fn add_app(&mut self, app: App) {
+        self.apps.insert(app.client_id.to_lowercase(), Arc::new(app));
+    }
+
+    pub fn principal(&self, object_id: &str) -> Option<&Arc<Principal>> {
+        self.principals.get(&object_id.to_lowercase())
+    }
+
+    pub fn by_client(&self, client_id: &str) -> Option<&Arc<Principal>> {
+        self.principals.get(self.by_client.get(&client_id.to_lowercase())?)
+    }
+
+    /// A managed identity disappears with its resource.
+    pub fn remove_resource(&mut self, key: &str) {
+        let gone: Vec<Arc<Principal>> = self
+            .principals
+            .values()
+            .filter(|p| matches!(&p.kind, PrincipalKind::Identity(k, _) if &**k == key))
+            .cloned()
+            .collect();
+        for p in gone {
+            self.principals.remove(&p.object_id.to_lowercase());
+            self.by_client.remove(&p.client_id.to_lowercase());
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Everything the simulated Azure remembers, as one value.
+//!
+//! All maps are persistent: cloning a [`State`] costs nothing, a fork shares what it does not change, and a
+//! request that fails half way is thrown away with its copy. Resources are keyed by their id in lower case, so a
+//! group's contents and a resource's children are ranges.
+
+mod directory;
+mod operation;
+mod record;
+
+pub use directory::{App, Certificate, Directory, Principal, PrincipalKind, Secret};
+pub use operation::{Effect, Operation};
+pub use record::{Phase, Record};
+
+use crate::kinds::Kind;
+use crate::rbac::Assignments;
+use imbl::{OrdMap, OrdSet};
+use jiff::Timestamp;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A resource id in lower case.
+pub type Key = Arc<str>;
+
+/// "`source` refers to `target`", declared by a row of the type table. Ids of parts (a subnet, a frontend) count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    pub target: Key,
+    pub source: Key,
+    /// The property of the target that lists the source, or empty.
+    pub back: &'static str,
+    /// Whether that property holds one reference instead of a list.
+    pub one: bool,
+    /// The source in its own casing.
+    pub text: Arc<str>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    pub id: String,
+    pub name: String,
+    pub tenant: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct State {
+    pub seed: u64,
+    pub tenant: String,
+    pub subscriptions: OrdMap<String, Subscription>,
+    pub records: OrdMap<Key, Arc<Record>>,
+    by_kind: OrdSet<(usize, Key)>,
+    edges: OrdSet<Edge>,
+    pub operations: OrdMap<Arc<str>, Arc<Operation>>,
+    due: OrdSet<(Timestamp, u64, Arc<str>)>,
+    /// How often an id was written: makes generated values differ from those of a former life.
+    generations: OrdMap<Key, u32>,
+    /// `(subscription, namespace)`, lower case.
+    pub registrations: OrdMap<(String, String), &'static str>,
+    pub directory: Directory,
+    pub assignments: Assignments,
+    serial: u64,
+}
+
+impl State {
+    pub fn new(seed: u64, tenant: String) -> State {
+        State {
+            seed,
+            tenant,
+            subscriptions: OrdMap::new(),
+            records: OrdMap::new(),
+            by_kind: OrdSet::new(),
+            edges: OrdSet::new(),
+            operations: OrdMap::new(),
+            due: OrdSet::new(),
+            generations: OrdMap::new(),
+            registrations: OrdMap::new(),
+            directory: Directory::default(),
+            assignments: Assignments::default(),
+            serial: 0,
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Arc<Record>> {
+        self.records.get(key)
+    }
+
+    /// A value that depends on the seed and on what it is for, not on the order of requests.
+    pub fn derive(&self, key: &str, purpose: &str) -> u128 {
+        let generation = self.generations.get(key).copied().unwrap_or(0);
+        hash(self.seed, &[key, purpose, &generation.to_string()])
+    }
+
+    pub fn guid(&self, key: &str, purpose: &str) -> String {
+        guid(self.derive(key, purpose))
+    }
+
+    /// Starts a new life, or a new version, of what `key` names.
+    pub fn bump(&mut self, key: &Key) {
+        let n = self.generations.get(key).copied().unwrap_or(0);
+        self.generations.insert(key.clone(), n.wrapping_add(1));
+    }
+
+    pub fn put(&mut self, record: Record, edges: Vec<Edge>) {
+        let key = record.id.key().clone();
+        self.forget_edges(&key);
+        self.edges.extend(edges);
+        self.by_kind.insert((record.kind.index(), key.clone()));
+        self.records.insert(key, Arc::new(record));
+    }
+
+    /// Replaces a record whose references did not change.
+    pub fn replace(&mut self, record: Record) {
+        self.records.insert(record.id.key().clone(), Arc::new(record));
+    }
+
+    /// Removes a resource, its children and what extends them.
+    pub fn remove(&mut self, key: &str) {
+        let mut gone: Vec<Key> = self.below(key).map(|r| r.id.key().clone()).collect();
+        gone.extend(self.records.get(key).map(|r| r.id.key().clone()));
+        for k in gone {
+            self.forget_edges(&k);
+            if let Some(r) = self.records.remove(&k) {
+                self.by_kind.remove(&(r.kind.index(), k.clone()));
+                if r.kind.path == "userAssignedIdentities" {
+                    self.directory.remove_resource(&k);
+                }
+            }
+            self.assignments.remove(&k);
+            self.bump(&k);
+        }
+    }
+
+    fn forget_edges(&mut self, source: &str) {
+        let gone: Vec<Edge> = match self.get(source) {
+            // The record knows whom it refers to: no need to look at all edges.
+            Some(r) => r.targets.iter().flat_map(|t| self.edges_to(t)).cloned().collect(),
+            None => return,
+        };
+        for e in gone.into_iter().filter(|e| is_within(&e.source, source)) {
+            self.edges.remove(&e);
+        }
+    }
+
+    /// Records strictly below `key`.
+    pub fn below<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a Arc<Record>> + use<'a> {
+        let prefix = format!("{key}/");
+        let from: Key = prefix.as_str().into();
+        self.records
+            .range::<_, Key>((Bound::Included(from), Bound::Unbounded))
+            .map(|(_, r)| r)
+            .take_while(move |r| r.id.key().starts_with(&prefix))
+    }
+
+    /// Records of a kind within a scope, in order of their keys, after `after`.
+    pub fn of_kind<'a>(
+        &'a self,
+        kind: &'static Kind,
+        scope: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'a Arc<Record>> + use<'a> {
+        let scope = scope.to_owned();
+        let from: Key = after.map_or_else(|| scope.as_str().into(), Into::into);
+        let start = (kind.index(), from);
+        let bound = if after.is_some() { Bound::Excluded(start) } else { Bound::Included(start) };
+        self.by_kind
+            .range((bound, Bound::Unbounded))
+            .take_while(move |(k, key)| *k == kind.index() && key.starts_with(&scope))
+            .filter_map(|(_, key)| self.records.get(key))
+    }
+
+    /// Who refers to `target`.
+    pub fn edges_to<'a>(&'a self, target: &str) -> impl Iterator<Item = &'a Edge> + use<'a> {
+        let target: Key = target.into();
+        let from = Edge { target: target.clone(), source: "".into(), back: "", one: false, text: "".into() };
+        self.edges.range(from..).take_while(move |e| e.target == target)
+    }
+
+    /// A reference from outside into `key` or anything below it.
+    pub fn used_by(&self, key: &str, outside: &str) -> Option<&Edge> {
+        let from = Edge { target: key.into(), source: "".into(), back: "", one: false, text: "".into() };
+        self.edges
+            .range(from..)
+            .take_while(|e| e.target.starts_with(key))
+            .find(|e| is_within(&e.target, key) && !is_within(&e.source, outside))
+    }
+
+    /// Starts an operation; without `due` it waits to be told.
+    pub fn begin(&mut self, operation: Operation) {
+        self.serial += 1;
+        if let Some(at) = operation.due {
+            self.due.insert((at, self.serial, operation.id.clone()));
+        }
+        self.operations.insert(operation.id.clone(), Arc::new(operation));
+    }
+
+    /// Ends all operations that are due.
+    pub fn settle(&mut self, now: Timestamp) {
+        while let Some((at, serial, id)) = self.due.get_min().cloned() {
+            if at > now {
+                break;
+            }
+            self.due.remove(&(at, serial, id.clone()));
+            self.finish(&id, at);
+        }
+    }
+
+    /// Ends an operation, whether or not it is due.
+    pub fn finish(&mut self, id: &str, at: Timestamp) {
+        let Some(op) = self.operations.get(id).cloned() else { return };
+        if op.outcome.is_some() {
+            return;
+        }
+        let outcome = operation::apply(self, &op);
+        let mut op = (*op).clone();
+        op.outcome = Some(outcome);
+        op.ended = Some(at);
+        self.operations.insert(op.id.clone(), Arc::new(op));
+    }
+
+    /// Operations under way.
+    pub fn running(&self) -> impl Iterator<Item = &Arc<Operation>> {
+        self.operations.values().filter(|o| o.outcome.is_none())
+    }
+}
+
+pub fn is_within(key: &str, scope: &str) -> bool {
+    key.strip_prefix(scope).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+pub fn hash(seed: u64, parts: &[&str]) -> u128 {
+    let mut h = xxhash_rust::xxh3::Xxh3::with_seed(seed);
+    for p in parts {
+        h.update(p.as_bytes());
+        h.update(&[0]);
+    }
+    h.digest128()
+}
+
+/// 128 bits in the shape of a random UUID.
+pub fn guid(bits: u128) -> String {
+    let b = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let t = format!("{b:032x}");
+    format!("{}-{}-{}-{}-{}", &t[..8], &t[8..12], &t[12..16], &t[16..20], &t[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guids_look_random_and_repeat() {
+        let a = guid(hash(1, &["x"]));
+        assert_eq!(a, guid(hash(1, &["x"])));
+        assert_ne!(a, guid(hash(2, &["x"])));
+        assert_eq!((a.len(), &a[14..15]), (36, "4"));
+        assert!(matches!(&a[19..20], "8" | "9" | "a" | "b"));
+    }
+}

@@ -1,0 +1,104 @@
+//! Long-running operations: accepted, pending, done.
+
+use crate::state::{Key, Phase, State};
+use arm::ErrorDetail;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// What happens when an operation ends.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// The resource, or a part of it, is provisioned.
+    Settle(Key),
+    /// Was done when it was accepted.
+    Nothing,
+    /// It fails, and leaves the resource so.
+    Fail(Key, ErrorDetail),
+    /// The resource is gone.
+    Remove(Key),
+    /// An element of an embedded list is gone.
+    RemovePart(Key, &'static str, String),
+    /// A resource group is gone with all it contains.
+    RemoveGroup(Key),
+    /// A provider is registered in a subscription.
+    Register(String, String),
+}
+
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub id: Arc<str>,
+    pub due: Option<Timestamp>,
+    pub ended: Option<Timestamp>,
+    pub effect: Effect,
+    pub outcome: Option<Result<(), ErrorDetail>>,
+    /// Seconds for `Retry-After` while it runs.
+    pub retry: u32,
+    /// Whether its status is answered with 202 while it runs.
+    pub accepted: bool,
+    /// Such as `PutSubnetOperation`, for the errors that name it.
+    pub name: String,
+}
+
+/// Carries out the effect; an error is the operation's failure.
+pub fn apply(state: &mut State, op: &Operation) -> Result<(), ErrorDetail> {
+    match &op.effect {
+        Effect::Nothing => {}
+        Effect::Settle(key) => settle(state, key, Phase::Succeeded),
+        Effect::Fail(key, why) => {
+            settle(state, key, Phase::Failed);
+            return Err(why.clone());
+        }
+        Effect::Remove(key) => state.remove(key),
+        Effect::RemovePart(key, list, name) => remove_part(state, key, list, name),
+        Effect::RemoveGroup(key) => return remove_group(state, key),
+        Effect::Register(subscription, namespace) => {
+            state.registrations.insert((subscription.clone(), namespace.clone()), "Registered");
+        }
+    }
+    Ok(())
+}
+
+fn settle(state: &mut State, key: &Key, phase: Phase) {
+    let Some(old) = state.get(key).cloned() else { return };
+    state.bump(key);
+    let mut record = (*old).clone();
+    record.kind.rules.settled(state, &mut record);
+    record.phase = phase;
+    record.busy = None;
+    record.etag = state.guid(key, "etag");
+    state.replace(record);
+}
+
+fn remove_part(state: &mut State, key: &Key, list: &str, name: &str) {
+    let Some(old) = state.get(key).cloned() else { return };
+    state.bump(key);
+    let mut record = (*old).clone();
+    let elements =
+        record.doc.get_mut("properties").and_then(|p| p.get_mut(list)).and_then(Value::as_array_mut);
+    if let Some(elements) = elements {
+        elements.retain(|e| !e["name"].as_str().is_some_and(|n| n.eq_ignore_ascii_case(name)));
+    }
+    record.phase = Phase::Succeeded;
+    record.busy = None;
+    record.etag = state.guid(key, "etag");
+    let edges = crate::kinds::edges(record.kind, &record.id, &record.doc);
+    record.targets = crate::kinds::targets(&edges);
+    state.put(record, edges);
+}
+
+fn remove_group(state: &mut State, key: &Key) -> Result<(), ErrorDetail> {
+    if let Some(user) = state.used_by(key, key).cloned() {
+        settle(state, key, Phase::Succeeded);
+        let name = key.rsplit('/').next().unwrap_or_default();
+        return Err(ErrorDetail::new(
+            "ResourceGroupDeletionBlocked",
+            format!(
+                "Deletion of resource group '{name}' failed as resources with identifiers '{}' could not be deleted: they are used by '{}'.",
+                user.target, user.text
+            ),
+        ));
+    }
+    state.remove(key);
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! One stored resource: what the client said plus what was generated. Ids, types, etags, states, counters and
+//! back-references are added when it is shown.
+
+use crate::kinds::Kind;
+use crate::state::Key;
+use arm::ResourceId;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Where a resource is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Succeeded,
+    Updating,
+    Deleting,
+    Failed,
+}
+
+impl Phase {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Phase::Succeeded => "Succeeded",
+            Phase::Updating => "Updating",
+            Phase::Deleting => "Deleting",
+            Phase::Failed => "Failed",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub id: ResourceId,
+    pub kind: &'static Kind,
+    /// Everything but `id`, `name`, `type` and `etag`.
+    pub doc: Map<String, Value>,
+    /// One for the whole tree, as Azure's network provider does it.
+    pub etag: String,
+    pub phase: Phase,
+    /// The operation under way, and the part (`subnets`, `name`) it is about.
+    pub busy: Option<(Arc<str>, Option<(&'static str, String)>)>,
+    /// What this record refers to.
+    pub targets: Vec<Key>,
+    /// Object id of who made it, and when.
+    pub created_by: Arc<str>,
+    pub created: Timestamp,
+    pub changed_by: Arc<str>,
+    pub changed: Timestamp,
+    /// Made by the simulator when it started.
+    pub seeded: bool,
+}
+
+impl Record {
+    pub fn properties(&self) -> Option<&Map<String, Value>> {
+        self.doc.get("properties").and_then(Value::as_object)
+    }
+
+    pub fn property(&self, name: &str) -> Option<&Value> {
+        self.properties().and_then(|p| p.get(name))
+    }
+
+    pub fn location(&self) -> Option<&str> {
+        self.doc.get("location").and_then(Value::as_str)
+    }
+
+    /// An element of an embedded list by name.
+    pub fn element(&self, list: &str, name: &str) -> Option<&Value> {
+        let elements = self.property(list)?.as_array()?;
+        elements.iter().find(|e| e["name"].as_str().is_some_and(|n| n.eq_ignore_ascii_case(name)))
+    }
+
+    /// Whether the whole or that part is settled.
+    pub fn part_phase(&self, part: Option<(&str, &str)>) -> Phase {
+        match (&self.busy, part) {
+            (Some((_, Some((list, name)))), Some((l, n))) => {
+                if list.eq_ignore_ascii_case(l) && name.eq_ignore_ascii_case(n) {
+                    self.phase.clone()
+                } else {
+                    Phase::Succeeded
+                }
+            }
+            _ => self.phase.clone(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The simulator as its clients see it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod federated;
+mod gateway;
+mod recorded;
+mod roles;
+mod support;
