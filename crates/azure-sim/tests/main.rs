@@ -3,6 +3,7 @@
 
 mod federated;
 mod gateway;
+mod junk;
 mod recorded;
 mod roles;
 mod support;

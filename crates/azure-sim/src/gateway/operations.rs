@@ -54,7 +54,6 @@ pub fn begin(
     cx.state.begin(Operation {
         id: token.clone(),
         due,
-        ended: None,
         effect,
         outcome: None,
         retry: flow.retry,

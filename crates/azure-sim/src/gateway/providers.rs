@@ -72,16 +72,7 @@ pub fn register(cx: &mut Cx<'_>, scope: &ResourceId, ns: &str) -> Result<Reply, 
         let id = cx.state.guid(&about, "operation").as_str().into();
         let effect = Effect::Register(key.0, key.1);
         let name = "Register".to_owned();
-        cx.state.begin(Operation {
-            id,
-            due,
-            ended: None,
-            effect,
-            outcome: None,
-            retry: 15,
-            accepted: false,
-            name,
-        });
+        cx.state.begin(Operation { id, due, effect, outcome: None, retry: 15, accepted: false, name });
     }
     Ok(Reply::ok(shown(cx, Some(scope), ns)))
 }

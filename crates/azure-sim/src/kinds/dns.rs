@@ -91,7 +91,10 @@ pub fn is_record_set(k: &Kind) -> bool {
 
 /// The public provider spells its type in lower case.
 fn spell_public(id: &ResourceId) -> ResourceId {
-    let Some(at) = id.key().find("/providers/microsoft.network/dnszones/") else { return id.clone() };
+    // In ASCII only: other letters change their length when lower-cased.
+    let Some(at) = id.as_str().to_ascii_lowercase().find("/providers/microsoft.network/dnszones/") else {
+        return id.clone();
+    };
     let mut text = id.as_str().to_owned();
     let from = at + "/providers/microsoft.network/".len();
     text.replace_range(from..from + "dnszones".len(), "dnszones");

@@ -15,9 +15,12 @@ pub use record::{Phase, Record};
 use crate::kinds::Kind;
 use crate::rbac::Assignments;
 use imbl::{OrdMap, OrdSet};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::ops::Bound;
 use std::sync::Arc;
+
+/// How long the status of an operation can be asked for after its end.
+const KEPT: SignedDuration = SignedDuration::from_hours(24);
 
 /// A resource id in lower case.
 pub type Key = Arc<str>;
@@ -52,6 +55,8 @@ pub struct State {
     edges: OrdSet<Edge>,
     pub operations: OrdMap<Arc<str>, Arc<Operation>>,
     due: OrdSet<(Timestamp, u64, Arc<str>)>,
+    /// Operations that ended, by when: forgotten after a day.
+    ended: OrdSet<(Timestamp, Arc<str>)>,
     /// How often an id was written: makes generated values differ from those of a former life.
     generations: OrdMap<Key, u32>,
     /// `(subscription, namespace)`, lower case.
@@ -72,6 +77,7 @@ impl State {
             edges: OrdSet::new(),
             operations: OrdMap::new(),
             due: OrdSet::new(),
+            ended: OrdSet::new(),
             generations: OrdMap::new(),
             registrations: OrdMap::new(),
             directory: Directory::default(),
@@ -202,6 +208,13 @@ impl State {
             self.due.remove(&(at, serial, id.clone()));
             self.finish(&id, at);
         }
+        while let Some((at, id)) = self.ended.get_min().cloned() {
+            if now.duration_since(at) < KEPT {
+                break;
+            }
+            self.ended.remove(&(at, id.clone()));
+            self.operations.remove(&id);
+        }
     }
 
     /// Ends an operation, whether or not it is due.
@@ -213,7 +226,7 @@ impl State {
         let outcome = operation::apply(self, &op);
         let mut op = (*op).clone();
         op.outcome = Some(outcome);
-        op.ended = Some(at);
+        self.ended.insert((at, op.id.clone()));
         self.operations.insert(op.id.clone(), Arc::new(op));
     }
 

@@ -29,7 +29,6 @@ pub enum Effect {
 pub struct Operation {
     pub id: Arc<str>,
     pub due: Option<Timestamp>,
-    pub ended: Option<Timestamp>,
     pub effect: Effect,
     pub outcome: Option<Result<(), ErrorDetail>>,
     /// Seconds for `Retry-After` while it runs.
