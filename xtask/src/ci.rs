@@ -15,7 +15,8 @@ use std::time::Instant;
 use testkit::tools;
 
 /// Where committed expectations live, as git understands paths.
-const GOLDENS: &[&str] = &[":(glob)**/tests/golden/**", ":(glob)**/tests/transcripts/**"];
+const GOLDENS: &[&str] =
+    &[":(glob)**/tests/golden/**", ":(glob)**/tests/transcripts/**", ":(glob)**/tests/living/**"];
 
 struct Run {
     clients: setup::Clients,

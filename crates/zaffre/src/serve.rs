@@ -38,8 +38,10 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
         let made = server.host().ensure(name, ClusterConfig::default()).await;
         made.with_context(|| format!("cannot serve cluster {name}"))?;
     }
-    let scratch = tempfile::tempdir().context("cannot make a directory for the nodes' volumes")?;
-    let node_dir = if args.in_memory { scratch.path() } else { args.data_dir.as_path() };
+    // Volumes live beside the data; without any, in a directory that goes with the process.
+    let scratch = args.in_memory.then(tempfile::tempdir).transpose();
+    let scratch = scratch.context("cannot make a directory for the nodes' volumes")?;
+    let node_dir = scratch.as_ref().map_or(args.data_dir.as_path(), |dir| dir.path());
     let wanted = Wanted { controllers: args.controllers, nodes: args.nodes };
     let living = Living::start(server.host(), wanted, living::node_options(node_dir)).await?;
     let listening = server.listen(args.listen).await.with_context(|| {
