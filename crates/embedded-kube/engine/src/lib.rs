@@ -141,6 +141,10 @@ impl Engine {
         loop {
             self.read_feed();
             self.start_due(&mut running);
+            // Runs may be over as soon as they are started: what they left room for must not wait for a change.
+            if running.len() < PARALLEL && self.0.queue.lock().has_due(self.0.clock.now()) {
+                continue;
+            }
             let due = self.0.queue.lock().next_due();
             tokio::select! {
                 biased;

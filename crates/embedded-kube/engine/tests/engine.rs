@@ -168,3 +168,26 @@ async fn a_held_lease_is_respected_until_it_runs_out() {
     w.engine.settle().await;
     assert!(access.get(&MAPS, "default", "a-twin").is_some());
 }
+
+/// More keys than run at a time, and no further change to wake anybody: none is left waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_waiting() {
+    const KEYS: usize = 2000;
+    let server = ApiServer::start(Config::memory()).await.unwrap();
+    let access = server.access("test");
+    for i in 0..KEYS {
+        access.create(&MAPS, marked(&format!("m{i}"), json!({"wait": "yes"}))).await.unwrap();
+    }
+    let twins = Arc::<Twins>::default();
+    let engine = Engine::new(server.host(), vec![twins.clone()]);
+    tokio::spawn(engine.clone().run());
+    // Each looks once, finds that it is too early, and asks for later: nothing is written.
+    let seen = async {
+        while twins.runs.load(Ordering::Relaxed) < KEYS {
+            tokio::task::yield_now().await;
+        }
+    };
+    let done = tokio::time::timeout(std::time::Duration::from_secs(9), seen).await;
+    assert!(done.is_ok(), "{} of {KEYS} ran", twins.runs.load(Ordering::Relaxed));
+    server.stop().await;
+}
