@@ -157,6 +157,8 @@ impl Host {
 
     /// The cluster of this name, made if there is none. The name is a DNS label.
     pub async fn ensure(&self, name: &str, config: ClusterConfig) -> Result<ApiServer, Error> {
+        // One that is just being made is waited for.
+        drop(self.0.creating.lock().await);
         if let Some(there) = self.cluster(name) {
             return Ok(there);
         }
@@ -188,9 +190,13 @@ impl Host {
             pods: inner.pods.clone(),
             shutdown: inner.shutdown.child_token(),
         });
-        cluster.bootstrap(self.base()).await.map_err(Error::Bootstrap)?;
-        cluster.resume_deletions();
+        // Known before its first write: whoever follows the feed must find it, or its first changes are lost.
         inner.clusters.write().insert(id.clone(), cluster.clone());
+        if let Err(e) = cluster.bootstrap(self.base()).await {
+            inner.clusters.write().remove(id);
+            return Err(Error::Bootstrap(e));
+        }
+        cluster.resume_deletions();
         inner.names.write().extend(names.into_iter().map(|n| (n, id.clone())));
         Ok(cluster)
     }
