@@ -104,3 +104,29 @@ async fn names_choose_certificates() {
     assert!(trusts(api.server.ca_pem(), "localhost", at.address).await, "one port closes, the others go on");
     at.drain().await;
 }
+
+/// Whoever follows all clusters finds every one whose changes it hears of, from its very first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_there_before_its_first_change() {
+    const CLUSTERS: usize = 200;
+    let host = Host::start(HostConfig::memory()).await.unwrap();
+    let (feed, following) = (host.feed(), host.clone());
+    let follower = tokio::spawn(async move {
+        let (mut heard, mut strangers) = (std::collections::HashSet::new(), Vec::new());
+        while heard.len() < CLUSTERS {
+            feed.changed().await;
+            for delta in feed.take().deltas {
+                if following.access(&delta.cluster, "test").is_none() {
+                    strangers.push(delta.cluster.clone());
+                }
+                heard.insert(delta.cluster);
+            }
+        }
+        strangers
+    });
+    for i in 0..CLUSTERS {
+        host.ensure(&format!("c{i}"), ClusterConfig::default()).await.unwrap();
+    }
+    let strangers = tokio::time::timeout(DEADLINE, follower).await.expect("all are heard of").unwrap();
+    assert!(strangers.is_empty(), "{} changes of clusters nobody knew", strangers.len());
+}

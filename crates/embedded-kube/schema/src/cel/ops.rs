@@ -210,33 +210,26 @@ pub(super) fn compare<'a>(a: &Val<'a>, b: &Val<'a>, budget: &Budget) -> Res<Opti
     })
 }
 
+/// Whole numbers of either sign, which have no trait in common: `None` when the result does not fit.
+macro_rules! checked {
+    ($op:ident, $x:ident, $y:ident) => {
+        match $op {
+            Op::Add => $x.checked_add(*$y),
+            Op::Sub => $x.checked_sub(*$y),
+            Op::Mul => $x.checked_mul(*$y),
+            Op::Div if *$y == 0 => return Err(EvalError::DivisionByZero),
+            Op::Rem if *$y == 0 => return Err(EvalError::ModulusByZero),
+            Op::Div => $x.checked_div(*$y),
+            _ => $x.checked_rem(*$y),
+        }
+    };
+}
+
 fn arithmetic<'a>(op: Op, a: &Val<'a>, b: &Val<'a>, budget: &Budget) -> Res<Val<'a>> {
     let overflow = EvalError::Overflow;
     match (a, b) {
-        (Val::Int(x), Val::Int(y)) => {
-            let r = match op {
-                Op::Add => x.checked_add(*y),
-                Op::Sub => x.checked_sub(*y),
-                Op::Mul => x.checked_mul(*y),
-                Op::Div if *y == 0 => return Err(EvalError::DivisionByZero),
-                Op::Rem if *y == 0 => return Err(EvalError::ModulusByZero),
-                Op::Div => x.checked_div(*y),
-                _ => x.checked_rem(*y),
-            };
-            r.map(Val::Int).ok_or(overflow)
-        }
-        (Val::Uint(x), Val::Uint(y)) => {
-            let r = match op {
-                Op::Add => x.checked_add(*y),
-                Op::Sub => x.checked_sub(*y),
-                Op::Mul => x.checked_mul(*y),
-                Op::Div if *y == 0 => return Err(EvalError::DivisionByZero),
-                Op::Rem if *y == 0 => return Err(EvalError::ModulusByZero),
-                Op::Div => x.checked_div(*y),
-                _ => x.checked_rem(*y),
-            };
-            r.map(Val::Uint).ok_or(overflow)
-        }
+        (Val::Int(x), Val::Int(y)) => checked!(op, x, y).map(Val::Int).ok_or(overflow),
+        (Val::Uint(x), Val::Uint(y)) => checked!(op, x, y).map(Val::Uint).ok_or(overflow),
         (Val::Double(x), Val::Double(y)) => match op {
             Op::Add => Ok(Val::Double(x + y)),
             Op::Sub => Ok(Val::Double(x - y)),

@@ -45,18 +45,7 @@ pub async fn put(call: &Call) -> Result<Reply, Status> {
     let mut obj = call.decode_object(&options)?;
     call.place(&mut obj)?;
     let name = object::name(&obj);
-    if name.is_empty() {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.info.name
-        )));
-    }
-    if name != call.info.name {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.info.name
-        )));
-    }
+    same_name(call, name)?;
     let sent = object::resource_version(&obj).to_owned();
     let flags = call.flags();
     if call.live().is_err() && flags.create_on_update && call.info.subresource.is_empty() {
@@ -120,9 +109,8 @@ pub(super) fn accept_patch(
     call.accept_object(decoded, options, Source::Patch).map_err(|s| bad_patch(call, s, old, patch, ty))
 }
 
-/// A patch cannot turn an object into another one.
-fn same_identity(call: &Call, obj: &Value) -> Result<(), Status> {
-    let (name, ns) = (object::name(obj), object::namespace(obj));
+/// An object is written under its own name.
+fn same_name(call: &Call, name: &str) -> Result<(), Status> {
     if name.is_empty() {
         return Err(Status::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
@@ -135,6 +123,13 @@ fn same_identity(call: &Call, obj: &Value) -> Result<(), Status> {
             call.info.name
         )));
     }
+    Ok(())
+}
+
+/// A patch cannot turn an object into another one.
+fn same_identity(call: &Call, obj: &Value) -> Result<(), Status> {
+    let (name, ns) = (object::name(obj), object::namespace(obj));
+    same_name(call, name)?;
     if !ns.is_empty() && ns != call.info.namespace {
         return Err(Status::bad_request(format!(
             "the namespace of the object ({ns}) does not match the namespace on the URL ({})",
