@@ -240,6 +240,33 @@ impl World {
         self.journal.lock().entries()
     }
 
+    /// The newest `limit` entries after number `after`, of one principal if it is given (name, object or client id).
+    pub fn journal_page(&self, after: u64, limit: usize, principal: Option<&str>) -> Value {
+        let state = self.state.lock();
+        let known = |id: &str| state.directory.principal(id);
+        let fits = |e: &Entry| {
+            principal.is_none_or(|wanted| {
+                e.principal.as_deref().is_some_and(|id| {
+                    id.eq_ignore_ascii_case(wanted)
+                        || known(id)
+                            .is_some_and(|p| p.name == wanted || p.client_id.eq_ignore_ascii_case(wanted))
+                })
+            })
+        };
+        let (page, last) = {
+            let journal = self.journal.lock();
+            (journal.page(after, limit, fits), journal.last())
+        };
+        let who = page.iter().filter_map(|e| e.principal.as_deref());
+        let names = names(&state, who);
+        json!({"value": page, "last": last, "names": names})
+    }
+
+    /// Changes when the journal grows.
+    pub fn journal_news(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.journal.lock().watch()
+    }
+
     /// Ends all operations under way; how many there were.
     pub fn finish_operations(&self) -> usize {
         let mut state = self.state.lock();
@@ -255,13 +282,12 @@ impl World {
     pub fn leaks(&self) -> Value {
         let mut state = self.state.lock();
         state.settle(self.now());
-        let left: Vec<Value> = state
-            .records
-            .values()
-            .filter(|r| !r.seeded)
+        let made = || state.records.values().filter(|r| !r.seeded);
+        let left: Vec<Value> = made()
             .map(|r| json!({"id": r.id.as_str(), "createdBy": &*r.created_by, "createdAt": r.created.to_string()}))
             .collect();
-        json!({"value": left})
+        let names = names(&state, made().map(|r| &*r.created_by));
+        json!({"value": left, "names": names})
     }
 
     /// Per principal: actions used, and the patterns granted of which none was used.
@@ -290,6 +316,11 @@ impl World {
             .collect();
         json!({"value": report})
     }
+}
+
+/// What the principals are called, by object id.
+fn names<'a>(state: &State, ids: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, String> {
+    ids.filter_map(|id| Some((id, state.directory.principal(id)?.name.clone()))).collect()
 }
 
 /// `/metadata/endpoints`: how a client learns of a cloud it does not know.
