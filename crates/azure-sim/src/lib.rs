@@ -23,7 +23,7 @@ mod target;
 mod wire;
 mod world;
 
-pub use edge::{AzureSim, Config, Credentials, StartError};
+pub use edge::{AzureSim, Config, Credentials, ProxiedProvider, StartError};
 pub use entra::{FetchError, HttpsIssuers, Issuers};
 pub use gateway::Limits;
 pub use journal::Entry;

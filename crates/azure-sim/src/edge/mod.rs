@@ -6,4 +6,4 @@ mod http_io;
 mod proxy;
 mod start;
 
-pub use start::{AzureSim, Config, Credentials, StartError};
+pub use start::{AzureSim, Config, Credentials, ProxiedProvider, StartError};

@@ -22,6 +22,14 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+/// A resource provider that requests are forwarded to, as Resource Manager does it.
+#[derive(Clone, Debug)]
+pub struct ProxiedProvider {
+    pub namespace: String,
+    /// `http` or `https`; paths of Resource Manager are appended.
+    pub url: url::Url,
+}
+
 /// How to start.
 #[derive(Clone)]
 pub struct Config {
@@ -38,6 +46,10 @@ pub struct Config {
     pub trust: Vec<String>,
     /// Where the CA certificate is written for clients to read.
     pub ca_file: Option<PathBuf>,
+    /// Where everything is remembered over restarts; `None` forgets it.
+    pub data_dir: Option<PathBuf>,
+    /// Namespaces that resource providers outside of the simulator answer for.
+    pub proxied: Vec<ProxiedProvider>,
     pub clock: SharedClock,
 }
 
@@ -55,6 +67,8 @@ impl Config {
             roles: Vec::new(),
             trust: Vec::new(),
             ca_file: None,
+            data_dir: None,
+            proxied: Vec::new(),
             clock: clock::system(),
         }
     }
