@@ -49,8 +49,17 @@ fn type_of(target: &Target) -> Option<String> {
 }
 
 /// Words that are not types although they stand where types stand.
-const NOT_TYPES: [&str; 8] =
-    ["register", "unregister", "permissions", "tags", "recordsets", "all", "denyassignments", "locations"];
+const NOT_TYPES: [&str; 9] = [
+    "register",
+    "unregister",
+    "permissions",
+    "tags",
+    "recordsets",
+    "all",
+    "denyassignments",
+    "locations",
+    "validate",
+];
 
 pub fn version(call: &Call, target: &Target) -> Result<ApiVersion, Fault> {
     let Some(text) = call.query("api-version").filter(|v| !v.is_empty()) else {
