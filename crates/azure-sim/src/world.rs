@@ -196,6 +196,13 @@ impl World {
         let tenant_id = &self.login.tenant;
         match (call.method.as_str(), words.as_slice()) {
             ("GET", ["common", "discovery", "instance"]) => Reply::ok(entra::instance(&call.base, tenant_id)),
+            ("GET", [tenant, .., ".well-known", "openid-configuration"])
+                if !entra::is_tenant(tenant_id, tenant) =>
+            {
+                let (trace, correlation) = (self.random.uuid(), self.random.uuid());
+                let why = entra::Refusal::tenant(tenant);
+                Reply::json(StatusCode::BAD_REQUEST, why.json(&trace, &correlation, self.now()))
+            }
             ("GET", [_, "v2.0", ".well-known", "openid-configuration"]) => {
                 Reply::ok(entra::discovery(&call.base, tenant_id, true))
             }
