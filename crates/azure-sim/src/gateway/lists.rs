@@ -144,7 +144,7 @@ pub fn resources(cx: &Cx<'_>, scope: &ResourceId) -> Result<Reply, Fault> {
             && grouped.as_ref().is_none_or(|g| r.id.group().is_some_and(|x| x.eq_ignore_ascii_case(g)))
             && tagged.as_ref().is_none_or(|t| has_tag(r, t))
             && {
-                let action = format!("{}/read", r.kind.full());
+                let action = format!("{}/read", r.id.resource_type());
                 cx.state.assignments.allowed(&cx.caller.object_id, &action, r.id.key(), false).is_some()
             }
     });
