@@ -424,6 +424,11 @@ impl World {
         }
     }
 
+    /// The public half of the signing keys.
+    pub fn signing_keys(&self) -> Value {
+        self.keys.jwks()
+    }
+
     pub fn journal(&self) -> Vec<Entry> {
         self.journal.lock().entries()
     }
