@@ -258,6 +258,11 @@ impl World {
         &self.login.subscription
     }
 
+    /// The object id of the seeded owner.
+    pub fn owner_object(&self) -> &str {
+        &self.login.object
+    }
+
     /// A token of the seeded owner, for callers in this process.
     pub async fn owner_token(&self) -> String {
         self.token_for(&self.login.client, self.login.secret.expose()).await

@@ -36,7 +36,14 @@ fn connector(ca: &str) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-async fn over<S>(stream: S, host: &str, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answer
+async fn over<S>(
+    stream: S,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Bytes,
+) -> Answer
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -53,7 +60,13 @@ where
 }
 
 /// `https` with the given authority, or `http`.
-pub async fn ask(ca: &str, method: &str, url: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+pub async fn ask(
+    ca: &str,
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Answer {
     let url = url::Url::parse(url).unwrap();
     let host = url.host_str().unwrap().to_owned();
     let port = url.port_or_known_default().unwrap();
@@ -94,7 +107,8 @@ pub async fn through(
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
 ) -> Answer {
-    let (status, tcp) = connect(proxy, format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes()).await;
+    let (status, tcp) =
+        connect(proxy, format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes()).await;
     assert_eq!(status, 200);
     let tls = connector(ca).connect(ServerName::try_from(host.to_owned()).unwrap(), tcp).await.unwrap();
     over(tls, host, method, path, headers, body.into()).await

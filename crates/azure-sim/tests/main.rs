@@ -7,6 +7,7 @@ mod federated;
 mod gateway;
 mod junk;
 mod memory;
+mod provider;
 mod recorded;
 mod roles;
 mod support;

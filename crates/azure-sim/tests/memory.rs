@@ -103,7 +103,9 @@ async fn everything_is_there_after_a_restart() {
     let (client, _) = world.add_app("app", "app-secret", Vec::new());
     let principal = world.add_app("app", "app-secret", Vec::new()).1;
     put(
-        format!("{g}/providers/Microsoft.Authorization/roleAssignments/bbbbbbbb-0000-4000-8000-000000000001?api-version=2022-04-01"),
+        format!(
+            "{g}/providers/Microsoft.Authorization/roleAssignments/bbbbbbbb-0000-4000-8000-000000000001?api-version=2022-04-01"
+        ),
         json!({"properties": {"principalId": principal, "roleDefinitionId": format!("/providers/Microsoft.Authorization/roleDefinitions/{role}")}}),
     );
     let app_token = world.token_for(&client, "app-secret").await;
@@ -111,7 +113,8 @@ async fn everything_is_there_after_a_restart() {
     ask(&world, &token, "POST", &format!("{providers}/register?api-version=2021-04-01"), None);
     world.advance(SignedDuration::from_secs(1));
     let shown = |w: &World| {
-        let urls = [format!("{g}?{v}"), format!("{nsg}?{v}"), format!("{vnet}?{v}"), format!("{identity}?{v}")];
+        let urls =
+            [format!("{g}?{v}"), format!("{nsg}?{v}"), format!("{vnet}?{v}"), format!("{identity}?{v}")];
         let all: Vec<Value> = urls.iter().map(|u| ask(w, &token, "GET", u, None).body.unwrap()).collect();
         (all, w.leaks(), w.now())
     };
@@ -127,7 +130,10 @@ async fn everything_is_there_after_a_restart() {
     assert_eq!(ask(&again, &app_token, "GET", &format!("{vnet}?{v}"), None).status, 200);
     assert_eq!(code(&ask(&again, &app_token, "DELETE", &format!("{vnet}?{v}"), None)), "AuthorizationFailed");
     assert!(!again.token_for(&client, "app-secret").await.is_empty());
-    assert_eq!(code(&ask(&again, &token, "DELETE", &format!("{nsg}?{v}"), None)), "InUseNetworkSecurityGroupCannotBeDeleted");
+    assert_eq!(
+        code(&ask(&again, &token, "DELETE", &format!("{nsg}?{v}"), None)),
+        "InUseNetworkSecurityGroupCannotBeDeleted"
+    );
     // The operation goes on where it was, ends at its time, and only once.
     assert_eq!(ask(&again, &token, "GET", &running, None).body.unwrap()["status"], "InProgress");
     house.clock.advance(SignedDuration::from_secs(60));
@@ -145,7 +151,9 @@ async fn everything_is_there_after_a_restart() {
     let fourth = house.open(left.path());
     assert_eq!(ask(&fourth, &token, "GET", &format!("{identity}?{v}"), None).status, 404);
     let orphan = json!({"properties": {"principalId": object, "roleDefinitionId": format!("/providers/Microsoft.Authorization/roleDefinitions/{role}")}});
-    let url = format!("{g}/providers/Microsoft.Authorization/roleAssignments/bbbbbbbb-0000-4000-8000-000000000002?api-version=2022-04-01");
+    let url = format!(
+        "{g}/providers/Microsoft.Authorization/roleAssignments/bbbbbbbb-0000-4000-8000-000000000002?api-version=2022-04-01"
+    );
     assert_eq!(code(&ask(&fourth, &token, "PUT", &url, Some(&orphan))), "PrincipalNotFound");
 }
 
@@ -162,7 +170,10 @@ async fn a_group_that_was_being_deleted_is_deleted() {
     let left = copy(dir.path());
     let again = house.open(left.path());
     assert_eq!(ask(&again, &token, "GET", &url, None).status, 202);
-    assert_eq!(ask(&again, &token, "GET", &g, None).body.unwrap()["properties"]["provisioningState"], "Deleting");
+    assert_eq!(
+        ask(&again, &token, "GET", &g, None).body.unwrap()["properties"]["provisioningState"],
+        "Deleting"
+    );
     house.clock.advance(SignedDuration::from_secs(120));
     assert_eq!(ask(&again, &token, "GET", &url, None).status, 200);
     assert_eq!(ask(&again, &token, "GET", &g, None).status, 404);
@@ -224,9 +235,14 @@ async fn logs_become_snapshots() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(house.setup(Profile::Instant), dir.path()).unwrap();
     let token = world.owner_token().await;
-    let tags: serde_json::Map<String, Value> = (0..50).map(|i| (format!("t{i}"), "x".repeat(250).into())).collect();
+    let tags: serde_json::Map<String, Value> =
+        (0..50).map(|i| (format!("t{i}"), "x".repeat(250).into())).collect();
     for i in 0..250 {
-        let g = format!("/subscriptions/{}/resourceGroups/g{}?api-version=2021-04-01", world.subscription(), i % 5);
+        let g = format!(
+            "/subscriptions/{}/resourceGroups/g{}?api-version=2021-04-01",
+            world.subscription(),
+            i % 5
+        );
         let mut tags = tags.clone();
         tags.insert("t0".into(), i.to_string().into());
         ask(&world, &token, "PUT", &g, Some(&json!({"location": "westus2", "tags": tags})));
@@ -263,7 +279,10 @@ async fn what_is_not_ours_is_refused() {
     let first = house.open(dir.path());
     assert!(matches!(open(dir.path()), MemoryError::Locked(_)));
     first.close();
-    assert_eq!(ask(&first, &first.owner_token().await, "GET", "/subscriptions?api-version=2022-12-01", None).status, 503);
+    assert_eq!(
+        ask(&first, &first.owner_token().await, "GET", "/subscriptions?api-version=2022-12-01", None).status,
+        503
+    );
     assert!(World::open(house.setup(Profile::Instant), dir.path()).is_ok());
 
     let foreign = tempfile::tempdir().unwrap();
