@@ -1,18 +1,35 @@
-//! The admin API: what happened, what is left over, the clock. Plain HTTP on a port of its own.
+//! The admin API: what happened, what is left over, the clock, forks. Plain HTTP on a port of its own.
 
-use crate::wire::Call;
-use crate::wire::Reply;
+use crate::edge::forks::{ForkError, Forks};
+use crate::wire::{Call, Reply};
 use crate::world::World;
 use http::StatusCode;
 use jiff::SignedDuration;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a reader of the journal may wait for news, in seconds.
 const MAX_WAIT: u64 = 60;
 
-pub async fn serve(world: &World, call: &Call) -> Reply {
-    match (call.method.as_str(), call.path.trim_matches('/')) {
+pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
+    let failed = |why: String| Reply::json(StatusCode::INTERNAL_SERVER_ERROR, json!({"error": why}));
+    let path = call.path.trim_matches('/');
+    if let ("DELETE", Some(id)) = (call.method.as_str(), path.strip_prefix("forks/")) {
+        return match forks.delete(id) {
+            true => Reply::empty(StatusCode::NO_CONTENT),
+            false => Reply::json(StatusCode::NOT_FOUND, json!({"error": format!("there is no fork '{id}'")})),
+        };
+    }
+    match (call.method.as_str(), path) {
+        ("GET", "forks") => Reply::ok(forks.list()),
+        ("POST", "forks") => match forks.clone().make().await {
+            Ok(body) => Reply::json(StatusCode::CREATED, body),
+            Err(e @ ForkError::TooMany) => {
+                Reply::json(StatusCode::TOO_MANY_REQUESTS, json!({"error": e.to_string()}))
+            }
+            Err(e) => failed(chain(&e)),
+        },
         ("GET", "journal") => match journal(world, call).await {
             Ok(reply) => reply,
             Err(why) => Reply::json(StatusCode::BAD_REQUEST, json!({"error": why})),
@@ -28,9 +45,9 @@ pub async fn serve(world: &World, call: &Call) -> Reply {
             None => Reply::json(StatusCode::BAD_REQUEST, json!({"error": "seconds= takes a whole number"})),
         },
         ("POST", "operations/finish") => Reply::ok(json!({"finished": world.finish_operations()})),
-        ("POST", "keys/rotate") => match world.keys.rotate() {
+        ("POST", "keys/rotate") => match world.rotate_keys() {
             Ok(()) => Reply::ok(json!({})),
-            Err(e) => Reply::json(StatusCode::INTERNAL_SERVER_ERROR, json!({"error": e.to_string()})),
+            Err(e) => failed(chain(&e)),
         },
         _ => Reply::json(StatusCode::NOT_FOUND, json!({"error": "unknown"})),
     }
@@ -60,4 +77,15 @@ async fn journal(world: &World, call: &Call) -> Result<Reply, String> {
             return Ok(Reply::ok(page));
         }
     }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(e) = next {
+        text = format!("{text}: {e}");
+        next = e.source();
+    }
+    text
 }

@@ -94,6 +94,20 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(p, key), pem, now, kept: Mutex::new(HashMap::new()) })
     }
 
+    /// The authority of a former life, from its key and certificate.
+    pub fn remembered(key: &str, pem: &str, now: Timestamp) -> Result<Authority, AuthorityError> {
+        let failed = |what| move |e| AuthorityError::Certificate(what, e);
+        let key = KeyPair::from_pem(key).map_err(failed("read the remembered CA key"))?;
+        let issuer =
+            Issuer::from_ca_cert_pem(pem, key).map_err(failed("read the remembered CA certificate"))?;
+        Ok(Authority { issuer, pem: pem.to_owned(), now, kept: Mutex::new(HashMap::new()) })
+    }
+
+    /// The key, for remembering it.
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     pub fn pem(&self) -> &str {
         &self.pem
     }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod authority;
+mod forks;
 mod http_io;
 mod proxy;
 mod start;

@@ -175,19 +175,23 @@ fn deploy(cx: &mut Cx<'_>, planned: &Planned) -> Result<(), Fault> {
         base: cx.call.base.clone(),
     };
     let target = Target::parse(&call.path).ok_or_else(|| super::not_allowed(cx))?;
-    let version = stages::version(&call, &target)?;
+    let version = stages::version(&call, &target, cx.proxied)?;
+    if stages::namespace(&target).is_some_and(|ns| cx.proxied.find(ns).is_some()) {
+        return Err(invalid(&Error::Unsupported("a resource of a provider elsewhere")));
+    }
     if let Some((action, scope)) = super::action::needed(&call.method, &target) {
         stages::authorize(cx.state, cx.caller, &action, &scope)?;
     }
     stages::registration(cx.state, &call.method, &target)?;
-    stages::existence(cx.state, &call.method, &target)?;
+    stages::existence(cx.state, &call.method, &target, false)?;
     stages::locks(cx.state, &call.method, &target)?;
     if target.of.as_ref().is_some_and(|id| id.resource_type().is(kinds::DEPLOYMENTS)) {
         return Err(invalid(&Error::Unsupported("a deployment in a deployment")));
     }
     let under_way: Vec<Arc<str>> = cx.state.running().map(|o| o.id.clone()).collect();
-    let (now, profile) = (cx.now, cx.profile);
-    dispatch(Cx { state: cx.state, call: &call, caller: cx.caller, version, now, profile }, &target)?;
+    let (now, profile, caller, proxied) = (cx.now, cx.profile, cx.caller, cx.proxied);
+    let inner = Cx { state: cx.state, call: &call, caller, version, now, profile, proxied, drain: cx.drain };
+    dispatch(inner, &target)?;
     let begun: Vec<Arc<str>> =
         cx.state.running().map(|o| o.id.clone()).filter(|id| !under_way.contains(id)).collect();
     for id in begun {

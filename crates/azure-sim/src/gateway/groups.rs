@@ -1,7 +1,8 @@
 //! Resource groups and tags.
 
 use crate::gateway::{Cx, lists, operations, tree};
-use crate::kinds::{Flow, How, group_kind, show};
+use crate::kinds::{self, Flow, How, group_kind, show};
+use crate::provider::Drain;
 use crate::state::{Effect, Phase, Record};
 use crate::wire::{Fault, Reply};
 use arm::{ResourceId, code};
@@ -142,6 +143,11 @@ fn delete(cx: &mut Cx<'_>, record: &Record) -> Reply {
     let effect = Effect::RemoveGroup(record.id.key().clone());
     let (token, _, _) =
         operations::begin(cx, record.kind, &record.id, &place, flow, effect, "DeleteResourceGroup".into());
+    // What providers elsewhere hold goes first, however long that takes.
+    if cx.state.below(record.id.key()).any(|r| kinds::is_proxied(r.kind)) {
+        cx.state.wait(&token);
+        *cx.drain = Some(Drain { group: record.id.key().clone(), operation: token.clone() });
+    }
     let mut busy = record.clone();
     busy.phase = Phase::Deleting;
     cx.state.replace(busy);

@@ -85,7 +85,10 @@ pub fn has_tag(r: &Record, (name, value): &(String, Option<String>)) -> bool {
 pub fn comparison(filter: &str, field: &str) -> Option<String> {
     let lower = filter.to_ascii_lowercase();
     let needle = format!("{} eq '", field.to_ascii_lowercase());
-    let from = lower.find(&needle)? + needle.len();
+    // `name` is not the end of `tagName`.
+    let starts = |at: &usize| !lower[..*at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
+    let at = lower.match_indices(&needle).map(|(at, _)| at).find(starts)?;
+    let from = at + needle.len();
     let rest = filter.get(from..)?;
     Some(rest[..rest.find('\'')?].to_owned())
 }
@@ -144,7 +147,7 @@ pub fn resources(cx: &Cx<'_>, scope: &ResourceId) -> Result<Reply, Fault> {
             && grouped.as_ref().is_none_or(|g| r.id.group().is_some_and(|x| x.eq_ignore_ascii_case(g)))
             && tagged.as_ref().is_none_or(|t| has_tag(r, t))
             && {
-                let action = format!("{}/read", r.kind.full());
+                let action = format!("{}/read", r.id.resource_type());
                 cx.state.assignments.allowed(&cx.caller.object_id, &action, r.id.key(), false).is_some()
             }
     });

@@ -52,13 +52,9 @@ pub fn begin(
     let token: Arc<str> = guid.as_str().into();
     let due = cx.profile.lasts(flow.lasts).and_then(|d| cx.now.checked_add(d).ok());
     cx.state.begin(Operation {
-        id: token.clone(),
-        due,
-        effect,
-        outcome: None,
         retry: flow.retry,
         accepted: !matches!(kind.operations, Operations::ByLocation),
-        name,
+        ..Operation::new(token.clone(), due, effect, name)
     });
     let (status, result) = urls(cx, kind, id, location, &guid);
     (token, status, result)

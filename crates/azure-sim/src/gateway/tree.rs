@@ -377,7 +377,7 @@ fn write(
         let (token, status, result) =
             operations::begin(cx, kind, &record.id, &place, flow, effect, format!("Put{verb}Operation"));
         if running {
-            record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list, n.clone()))));
+            record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list.to_owned(), n.clone()))));
         }
         headers = Some((status, result));
     }
@@ -472,7 +472,7 @@ fn begin_delete(
     flow: Flow,
     effect: Effect,
     verb: &str,
-    part: Option<(&'static str, String)>,
+    part: Option<(String, String)>,
 ) -> Reply {
     let place = record.location().unwrap_or("global").to_owned();
     let name = format!("Delete{verb}Operation");
@@ -525,6 +525,6 @@ pub fn delete_part(
         return Err(in_use(StatusCode::BAD_REQUEST, code, id.as_str(), edge));
     }
     let flow = if part.delete.how == How::Sync { kind.delete } else { part.delete };
-    let effect = Effect::RemovePart(root.key().clone(), part.list, id.name().to_owned());
-    Ok(begin_delete(cx, &record, flow, effect, part.verb, Some((part.list, id.name().to_owned()))))
+    let effect = Effect::RemovePart(root.key().clone(), part.list.to_owned(), id.name().to_owned());
+    Ok(begin_delete(cx, &record, flow, effect, part.verb, Some((part.list.to_owned(), id.name().to_owned()))))
 }

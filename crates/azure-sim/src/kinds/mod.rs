@@ -218,7 +218,7 @@ impl Kind {
 
 /// All rows.
 pub static TABLE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    let mut rows = vec![groups(), deployments(), locks(), assignments(), definitions()];
+    let mut rows = vec![groups(), deployments(), locks(), assignments(), definitions(), proxied()];
     rows.extend(network::rows());
     rows.extend(dns::rows());
     rows.extend(identity::rows());
@@ -234,6 +234,29 @@ static BY_NAME: LazyLock<HashMap<String, &'static Kind>> =
 /// The row of a full type name.
 pub fn kind(full: &str) -> Option<&'static Kind> {
     BY_NAME.get(&full.to_lowercase()).copied()
+}
+
+/// The row that a remembered record was of.
+pub fn stored_kind(full: &str) -> Option<&'static Kind> {
+    match full {
+        PROXIED => Some(proxied_kind()),
+        _ => kind(full),
+    }
+}
+
+/// The row of everything that providers elsewhere hold. No request names it.
+const PROXIED: &str = "/";
+
+pub fn proxied_kind() -> &'static Kind {
+    kind(PROXIED).unwrap_or(&TABLE[0])
+}
+
+pub fn is_proxied(kind: &Kind) -> bool {
+    kind.namespace.is_empty()
+}
+
+fn proxied() -> Kind {
+    Kind { namespace: "", path: "", etag: Etag::None, ..BASE }
 }
 
 /// The row of a full type name that may be that of a part.

@@ -8,7 +8,9 @@ mod directory;
 mod operation;
 mod record;
 
-pub use directory::{App, Certificate, Directory, Principal, PrincipalKind, Secret};
+pub use directory::{
+    App, Certificate, Directory, FederatedCredential, Password, Principal, PrincipalKind, Secret,
+};
 pub use operation::{Effect, Operation};
 pub use record::{Phase, Record};
 
@@ -16,6 +18,7 @@ use crate::kinds::Kind;
 use crate::rbac::Assignments;
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -38,7 +41,7 @@ pub struct Edge {
     pub text: Arc<str>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     pub id: String,
     pub name: String,
@@ -58,7 +61,7 @@ pub struct State {
     /// Operations that ended, by when: forgotten after a day.
     ended: OrdSet<(Timestamp, Arc<str>)>,
     /// How often an id was written: makes generated values differ from those of a former life.
-    generations: OrdMap<Key, u32>,
+    pub generations: OrdMap<Key, u32>,
     /// `(subscription, namespace)`, lower case.
     pub registrations: OrdMap<(String, String), &'static str>,
     pub directory: Directory,
@@ -191,8 +194,9 @@ impl State {
     }
 
     /// Starts an operation; without `due` it waits to be told.
-    pub fn begin(&mut self, operation: Operation) {
+    pub fn begin(&mut self, mut operation: Operation) {
         self.serial += 1;
+        operation.serial = self.serial;
         if let Some(at) = operation.due {
             self.due.insert((at, self.serial, operation.id.clone()));
         }
@@ -226,8 +230,72 @@ impl State {
         let outcome = operation::apply(self, &op);
         let mut op = (*op).clone();
         op.outcome = Some(outcome);
+        op.ended = Some(at);
         self.ended.insert((at, op.id.clone()));
         self.operations.insert(op.id.clone(), Arc::new(op));
+    }
+
+    /// Makes an operation wait until it is told to end.
+    pub fn wait(&mut self, id: &Arc<str>) {
+        let Some(op) = self.operations.get(id).cloned() else { return };
+        if let Some(at) = op.due {
+            self.due.remove(&(at, op.serial, id.clone()));
+        }
+        let op = Operation { due: None, drains: true, ..(*op).clone() };
+        self.operations.insert(id.clone(), Arc::new(op));
+    }
+
+    /// Gives an operation that waited a time to end at.
+    pub fn end_at(&mut self, id: &str, at: Timestamp) {
+        let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none() && o.due.is_none()) else {
+            return;
+        };
+        let op = Operation { due: Some(at), ..(**op).clone() };
+        self.due.insert((at, op.serial, op.id.clone()));
+        self.operations.insert(op.id.clone(), Arc::new(op));
+    }
+
+    /// Ends an operation that waited with an error, and leaves what it was about.
+    pub fn fail(&mut self, id: &str, about: &Key, why: arm::ErrorDetail, at: Timestamp) {
+        let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none()).cloned() else { return };
+        let failed = Operation { effect: Effect::Fail(about.clone(), why), ..(*op).clone() };
+        self.operations.insert(op.id.clone(), Arc::new(failed));
+        self.finish(id, at);
+    }
+
+    /// Puts back what was remembered; with its place in the orders of what is due and of what ended.
+    pub fn restore_operation(&mut self, operation: Operation) {
+        self.forget_operation(&operation.id.clone());
+        self.serial = self.serial.max(operation.serial);
+        match (&operation.outcome, operation.ended, operation.due) {
+            (Some(_), Some(at), _) => {
+                self.ended.insert((at, operation.id.clone()));
+            }
+            (None, _, Some(at)) => {
+                self.due.insert((at, operation.serial, operation.id.clone()));
+            }
+            _ => {}
+        }
+        self.operations.insert(operation.id.clone(), Arc::new(operation));
+    }
+
+    pub fn forget_operation(&mut self, id: &Arc<str>) {
+        let Some(old) = self.operations.remove(id) else { return };
+        if let Some(at) = old.due {
+            self.due.remove(&(at, old.serial, id.clone()));
+        }
+        if let Some(at) = old.ended {
+            self.ended.remove(&(at, id.clone()));
+        }
+    }
+
+    /// Takes one record out and nothing else: what follows from it was remembered by itself.
+    pub fn forget_record(&mut self, key: &str) {
+        self.forget_edges(key);
+        if let Some(r) = self.records.remove(key) {
+            self.by_kind.remove(&(r.kind.index(), r.id.key().clone()));
+        }
+        self.assignments.remove(key);
     }
 
     /// Operations under way.

@@ -3,11 +3,12 @@
 use crate::state::{Key, Phase, State};
 use arm::ErrorDetail;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// What happens when an operation ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
     /// The resource, or a part of it, is provisioned.
     Settle(Key),
@@ -18,14 +19,14 @@ pub enum Effect {
     /// The resource is gone.
     Remove(Key),
     /// An element of an embedded list is gone.
-    RemovePart(Key, &'static str, String),
+    RemovePart(Key, String, String),
     /// A resource group is gone with all it contains.
     RemoveGroup(Key),
     /// A provider is registered in a subscription.
     Register(String, String),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Operation {
     pub id: Arc<str>,
     pub due: Option<Timestamp>,
@@ -37,7 +38,42 @@ pub struct Operation {
     pub accepted: bool,
     /// Such as `PutSubnetOperation`, for the errors that name it.
     pub name: String,
+    /// Which of those due at the same time comes first.
+    #[serde(default)]
+    pub serial: u64,
+    /// When it ended.
+    #[serde(default)]
+    pub ended: Option<Timestamp>,
+    /// Whether it waits until providers elsewhere have deleted what is theirs.
+    #[serde(default)]
+    pub drains: bool,
 }
+
+impl Operation {
+    pub fn new(id: Arc<str>, due: Option<Timestamp>, effect: Effect, name: String) -> Operation {
+        Operation {
+            id,
+            due,
+            effect,
+            outcome: None,
+            retry: 0,
+            accepted: false,
+            name,
+            serial: 0,
+            ended: None,
+            drains: false,
+        }
+    }
+}
+
+/// An operation is a version of itself: another allocation is another version.
+impl PartialEq for Operation {
+    fn eq(&self, other: &Operation) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Operation {}
 
 /// Carries out the effect; an error is the operation's failure.
 pub fn apply(state: &mut State, op: &Operation) -> Result<(), ErrorDetail> {
