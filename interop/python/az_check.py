@@ -20,6 +20,8 @@ import traceback
 WAY = sys.argv[1]
 CONFIG = tempfile.TemporaryDirectory()
 os.environ["AZURE_CONFIG_DIR"] = CONFIG.name
+# az puts the certificates it makes into the home directory.
+os.environ["HOME"] = CONFIG.name
 if WAY == "custom":
     for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"]:
         os.environ.pop(name, None)
