@@ -16,8 +16,10 @@
 pub mod cloud;
 pub mod credential;
 mod env;
+pub mod graph;
 mod http;
 pub mod lro;
+pub mod ops;
 mod pipeline;
 mod secret;
 mod timing;
@@ -25,8 +27,10 @@ mod timing;
 pub use cloud::{Cloud, CloudError};
 pub use credential::{Credential, CredentialError, EntraFault};
 pub use env::Env;
+pub use graph::Graph;
 pub use http::{Answer, Http, HttpError, HttpOptions};
 pub use lro::{Lro, Operation};
+pub use ops::{Arm, ArmType, Condition, Deleted};
 pub use pipeline::{
     Budget, Budgets, Call, Class, Client, ClientOptions, Error, Refused, RetryPolicy, Service,
 };
