@@ -21,6 +21,7 @@ mod http;
 pub mod lro;
 pub mod ops;
 mod pipeline;
+pub mod plan;
 mod secret;
 mod timing;
 

@@ -9,6 +9,7 @@ mod pages;
 mod scopes;
 mod types;
 
+pub(crate) use handle::absent;
 pub use handle::{Arm, Condition, Deleted};
 pub use types::*;
 
