@@ -1,7 +1,7 @@
 //! `zaffre azure`: what a running simulator has to tell.
 
 mod admin;
-mod report;
+pub mod report;
 
 use crate::cli::Format;
 use crate::cli::azure::{AzureArgs, AzureWhat, JournalArgs};

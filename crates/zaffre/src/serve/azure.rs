@@ -85,6 +85,10 @@ fn explained(e: StartError, args: &ServeArgs) -> anyhow::Error {
             let flag = flags.iter().find(|(_, a)| a == address).map_or("--listen", |(flag, _)| flag);
             format!("cannot serve on {address}: choose another with {flag}, or port 0 for any free one")
         }
+        StartError::Memory(_) => format!(
+            "cannot serve from {}: choose another directory with --data-dir, or none with --in-memory",
+            args.data_dir.display()
+        ),
         _ => "the Azure simulator cannot start".to_owned(),
     };
     anyhow::Error::new(e).context(advice)
