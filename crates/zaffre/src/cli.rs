@@ -76,7 +76,7 @@ pub enum ServeWhat {
     ///
     /// Prints `ready https://localhost:PORT` on standard output once it serves, and runs until Ctrl-C or SIGTERM. It
     /// begins with one tenant, one subscription, an Owner service principal, the providers, and the public DNS zone
-    /// example.zaffre.test in resource group zaffre-dns. Nothing ever leaves this machine.
+    /// example.zaffre.test in resource group zaffre-dns. It never calls Azure, and its proxy leads nowhere else.
     #[command(after_help = "Examples:\n  \
         zaffre serve azure --in-memory --env-out env\n  \
         . ./env && az login --service-principal -u $AZURE_CLIENT_ID -p $AZURE_CLIENT_SECRET -t $AZURE_TENANT_ID\n  \

@@ -86,7 +86,7 @@ fn provider(text: &str) -> Result<Provider, String> {
 #[derive(Debug, Args)]
 pub struct AzureArgs {
     /// Where the simulator's admin API is; the file of --env-out says it
-    #[arg(long, env = "ZAFFRE_AZURE_ADMIN_URL", value_name = "URL", global = true)]
+    #[arg(long, env = "ZAFFRE_AZURE_ADMIN_URL", hide_env_values = true, value_name = "URL", global = true)]
     pub admin: Option<Url>,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Format::Text, global = true)]
