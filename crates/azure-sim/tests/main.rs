@@ -5,6 +5,7 @@ mod client;
 mod edge;
 mod federated;
 mod gateway;
+mod graph;
 mod junk;
 mod memory;
 mod provider;

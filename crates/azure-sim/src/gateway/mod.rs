@@ -14,6 +14,7 @@ mod stages;
 mod throttle;
 mod tree;
 
+pub use groups::LOCATIONS;
 pub use providers::NAMESPACES;
 pub use throttle::{Buckets, Limits};
 

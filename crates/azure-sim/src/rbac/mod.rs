@@ -80,7 +80,11 @@ pub struct Role {
 }
 
 /// The roles whose action lists are part of the simulator; others come with the configuration.
-pub static BUILTIN: LazyLock<Vec<Arc<Role>>> = LazyLock::new(|| read_table(include_str!("roles.txt")));
+pub static BUILTIN: LazyLock<Vec<Arc<Role>>> = LazyLock::new(|| {
+    let mut roles = read_table(include_str!("roles.txt"));
+    roles.extend(read_table(include_str!("aro.txt")));
+    roles
+});
 
 fn read_table(text: &str) -> Vec<Arc<Role>> {
     let mut roles: Vec<Role> = Vec::new();
@@ -100,7 +104,10 @@ fn read_table(text: &str) -> Vec<Arc<Role>> {
             "d-" => &mut p.not_data_actions,
             _ => continue,
         };
-        list.push(rest.to_owned());
+        match rest.split_once(": ") {
+            Some((kind, verbs)) => list.extend(verbs.split(' ').map(|v| format!("{kind}/{v}"))),
+            None => list.push(rest.to_owned()),
+        }
     }
     roles.into_iter().map(Arc::new).collect()
 }
