@@ -11,4 +11,5 @@ mod memory;
 mod provider;
 mod recorded;
 mod roles;
+mod shapes;
 mod support;

@@ -55,6 +55,8 @@ pub fn needed(method: &Method, target: &Target) -> Option<(String, String)> {
             };
             Some((format!("{}/{verb}", type_of(id)), at))
         }
+        // Everybody may ask what it may do itself.
+        (_, ["providers", "microsoft.authorization", "permissions"]) if verb == "read" => None,
         (Some(_), ["providers"]) => {
             Some((format!("Microsoft.Resources/subscriptions/providers/{verb}"), scope))
         }
