@@ -26,7 +26,13 @@ fn field<'a>(v: &'a Value, name: &str) -> &'a Value {
     found.map_or(&Value::Null, |(_, v)| v)
 }
 
-fn granting<'a>(state: &'a State, who: &[&str], action: &str, scope: &str, data: bool) -> Option<&'a Assignment> {
+fn granting<'a>(
+    state: &'a State,
+    who: &[&str],
+    action: &str,
+    scope: &str,
+    data: bool,
+) -> Option<&'a Assignment> {
     who.iter().find_map(|p| state.assignments.allowed(p, action, scope, data)).map(|a| &**a)
 }
 

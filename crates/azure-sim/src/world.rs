@@ -438,10 +438,18 @@ impl World {
     /// CheckAccess, version 2: what somebody may do, by the evaluator that decides it.
     pub fn check_access(&self, call: &Call) -> Reply {
         let now = self.now();
-        let own = [access::AUDIENCE, "https://management.azure.com", "https://management.core.windows.net", call.base.as_str()];
+        let own = [
+            access::AUDIENCE,
+            "https://management.azure.com",
+            "https://management.core.windows.net",
+            call.base.as_str(),
+        ];
         let header = call.header("authorization");
         if self.keys.authenticate_for(header, &self.login.tenant, &own, now).is_none() {
-            return access::refuse(StatusCode::UNAUTHORIZED, "The token is missing, invalid, expired or for another audience.");
+            return access::refuse(
+                StatusCode::UNAUTHORIZED,
+                "The token is missing, invalid, expired or for another audience.",
+            );
         }
         self.look(|state| access::check(state, call))
     }

@@ -46,7 +46,10 @@ impl Graph {
 #[tokio::test]
 async fn create_for_rbac() {
     let g = Graph::new().await;
-    assert_eq!(g.ask("GET", "/applications?$filter=displayName eq 'tool'", None).body.unwrap()["value"], json!([]));
+    assert_eq!(
+        g.ask("GET", "/applications?$filter=displayName eq 'tool'", None).body.unwrap()["value"],
+        json!([])
+    );
     let app = g.ask("POST", "/applications", Some(&json!({"displayName": "tool"})));
     assert_eq!(app.status, 201);
     let app = app.body.unwrap();
@@ -57,9 +60,14 @@ async fn create_for_rbac() {
     let object = principal.body.unwrap()["id"].as_str().unwrap().to_owned();
     let twice = g.ask("POST", "/servicePrincipals", Some(&json!({"appId": client})));
     assert_eq!(twice.status, 409);
-    let none = g.ask("POST", "/servicePrincipals", Some(&json!({"appId": "9f0c0b8e-0000-4000-8000-000000000000"})));
+    let none =
+        g.ask("POST", "/servicePrincipals", Some(&json!({"appId": "9f0c0b8e-0000-4000-8000-000000000000"})));
     assert_eq!(none.body.unwrap()["error"]["code"], "NoBackingApplicationObject");
-    let added = g.ask("POST", &format!("/applications/{id}/addPassword"), Some(&json!({"passwordCredential": {"displayName": "rbac", "endDateTime": "2030-01-01T00:00:00Z"}})));
+    let added = g.ask(
+        "POST",
+        &format!("/applications/{id}/addPassword"),
+        Some(&json!({"passwordCredential": {"displayName": "rbac", "endDateTime": "2030-01-01T00:00:00Z"}})),
+    );
     assert_eq!(added.status, 200);
     let added = added.body.unwrap();
     let secret = added["secretText"].as_str().unwrap().to_owned();
@@ -79,14 +87,26 @@ async fn create_for_rbac() {
         assert_eq!(found["value"].as_array().unwrap().len(), 1, "{filter}");
         assert_eq!(found["value"][0]["id"], object.as_str());
     }
-    let by_id = g.ask("POST", "/directoryObjects/getByIds", Some(&json!({"ids": [object, id], "types": ["servicePrincipal"]}))).body.unwrap();
+    let by_id = g
+        .ask(
+            "POST",
+            "/directoryObjects/getByIds",
+            Some(&json!({"ids": [object, id], "types": ["servicePrincipal"]})),
+        )
+        .body
+        .unwrap();
     assert_eq!(by_id["value"].as_array().unwrap().len(), 1);
     assert_eq!(by_id["value"][0]["@odata.type"], "#microsoft.graph.servicePrincipal");
-    assert_eq!(g.ask("GET", &format!("/servicePrincipals(appId='{client}')"), None).body.unwrap()["id"], object.as_str());
+    assert_eq!(
+        g.ask("GET", &format!("/servicePrincipals(appId='{client}')"), None).body.unwrap()["id"],
+        object.as_str()
+    );
     assert_eq!(g.ask("GET", &format!("/applications(appId='{client}')"), None).body.unwrap()["id"], id);
     let group = g.lab.group("g");
     let assignment = json!({"properties": {"principalId": object, "principalType": "ServicePrincipal", "roleDefinitionId": "/providers/Microsoft.Authorization/roleDefinitions/acdd72a7-3385-48ef-bd42-f606fba81ae7"}});
-    let url = format!("{group}/providers/Microsoft.Authorization/roleAssignments/bbbbbbbb-0000-4000-8000-000000000001?api-version=2022-04-01");
+    let url = format!(
+        "{group}/providers/Microsoft.Authorization/roleAssignments/bbbbbbbb-0000-4000-8000-000000000001?api-version=2022-04-01"
+    );
     assert_eq!(g.lab.ask("PUT", &url, Some(&assignment)).status, 201);
     let token = token_for(&g.lab, client, &secret, "https://management.azure.com/.default").await;
     assert_eq!(g.lab.ask_as(&token, "GET", &format!("{group}?api-version=2021-04-01"), None).status, 200);
@@ -95,8 +115,17 @@ async fn create_for_rbac() {
     let key = json!({"keyId": added["keyId"]});
     assert_eq!(g.ask("POST", &format!("/applications/{id}/removePassword"), Some(&key)).status, 204);
     assert_eq!(token_for(&g.lab, client, &secret, "https://management.azure.com/.default").await, "");
-    assert_eq!(g.ask("PATCH", &format!("/applications/{id}"), Some(&json!({"displayName": "other", "identifierUris": ["api://x"]}))).status, 204);
-    let renamed = g.ask("GET", &format!("/applications/{id}?$select=displayName,identifierUris"), None).body.unwrap();
+    assert_eq!(
+        g.ask(
+            "PATCH",
+            &format!("/applications/{id}"),
+            Some(&json!({"displayName": "other", "identifierUris": ["api://x"]}))
+        )
+        .status,
+        204
+    );
+    let renamed =
+        g.ask("GET", &format!("/applications/{id}?$select=displayName,identifierUris"), None).body.unwrap();
     assert_eq!(renamed, json!({"id": id, "displayName": "other", "identifierUris": ["api://x"]}));
     let owned = g.ask("GET", "/me/ownedObjects/microsoft.graph.application", None).body.unwrap();
     assert_eq!(owned["value"][0]["appId"], client);
@@ -127,20 +156,31 @@ async fn lists_are_paged_and_counted_and_only_owners_write() {
     assert_eq!(names.len(), 7);
     let count = g.ask("GET", "/applications/$count?$filter=startswith(displayName,'app')", None);
     assert_eq!(count.raw.as_deref(), Some(&b"7"[..]));
-    assert_eq!(g.ask("GET", "/applications?$filter=displayName ne 'x'", None).body.unwrap()["error"]["code"], "Request_UnsupportedQuery");
+    assert_eq!(
+        g.ask("GET", "/applications?$filter=displayName ne 'x'", None).body.unwrap()["error"]["code"],
+        "Request_UnsupportedQuery"
+    );
     let (client, _) = g.lab.world.add_app("poor", "secret", Vec::new());
     let poor = token_for(&g.lab, &client, "secret", "https://graph.microsoft.com/.default").await;
     assert_eq!(g.ask_as(&poor, "GET", "/applications", None).status, 200);
     let denied = g.ask_as(&poor, "POST", "/applications", Some(&json!({"displayName": "x"})));
     assert_eq!(denied.body.unwrap()["error"]["code"], "Authorization_RequestDenied");
     assert_eq!(g.ask_as(&g.lab.token, "GET", "/applications", None).status, 401, "another audience");
-    assert_eq!(g.ask("GET", "/users?$filter=userPrincipalName eq 'x'", None).body.unwrap()["value"], json!([]));
+    assert_eq!(
+        g.ask("GET", "/users?$filter=userPrincipalName eq 'x'", None).body.unwrap()["value"],
+        json!([])
+    );
     // An identity is a principal, but no application.
     let group = g.lab.group("g");
-    let url = format!("{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i?api-version=2024-11-30");
+    let url = format!(
+        "{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i?api-version=2024-11-30"
+    );
     let made = g.lab.ask("PUT", &url, Some(&json!({"location": "westus2"}))).body.unwrap();
     let client = made["properties"]["clientId"].as_str().unwrap();
     let found = g.ask("GET", &format!("/servicePrincipals?$filter=appId eq '{client}'"), None).body.unwrap();
     assert_eq!(found["value"][0]["servicePrincipalType"], "ManagedIdentity");
-    assert_eq!(g.ask("GET", &format!("/applications?$filter=appId eq '{client}'"), None).body.unwrap()["value"], json!([]));
+    assert_eq!(
+        g.ask("GET", &format!("/applications?$filter=appId eq '{client}'"), None).body.unwrap()["value"],
+        json!([])
+    );
 }

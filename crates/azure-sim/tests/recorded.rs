@@ -65,7 +65,11 @@ async fn replay(file: &str) -> Vec<String> {
         if RACES.contains(&status) {
             continue;
         }
-        let strange = |p: &str| ["Compute/", "KeyVault/", "Storage/", "privateEndpoints", "privateLinkServices"].iter().any(|w| p.to_lowercase().contains(&w.to_lowercase()));
+        let strange = |p: &str| {
+            ["Compute/", "KeyVault/", "Storage/", "privateEndpoints", "privateLinkServices"]
+                .iter()
+                .any(|w| p.to_lowercase().contains(&w.to_lowercase()))
+        };
         // Types of other issues, and the interfaces that a private endpoint makes.
         if strange(url) || url.contains(".nic.") {
             continue;

@@ -43,9 +43,13 @@ async fn our_roles_are_the_recorded_ones() {
 
 /// The roles of Azure Red Hat OpenShift, as the simulator itself lists them.
 fn openshift_roles(lab: &crate::support::Lab) -> Vec<Value> {
-    let url = format!("/subscriptions/{}/providers/Microsoft.Authorization/roleDefinitions?api-version=2022-04-01", lab.world.subscription());
+    let url = format!(
+        "/subscriptions/{}/providers/Microsoft.Authorization/roleDefinitions?api-version=2022-04-01",
+        lab.world.subscription()
+    );
     let all = lab.ask("GET", &url, None).body.unwrap();
-    let of = |r: &&Value| r["properties"]["roleName"].as_str().unwrap().starts_with("Azure Red Hat OpenShift");
+    let of =
+        |r: &&Value| r["properties"]["roleName"].as_str().unwrap().starts_with("Azure Red Hat OpenShift");
     let roles: Vec<Value> = all["value"].as_array().unwrap().iter().filter(of).cloned().collect();
     assert_eq!(roles.len(), 12);
     roles
@@ -56,7 +60,17 @@ fn openshift_roles(lab: &crate::support::Lab) -> Vec<Value> {
 async fn openshift_roles_allow_their_operations_and_no_step_beside() {
     let lab = lab(Profile::Instant).await;
     let (g, h) = (lab.group("g"), lab.group("h"));
-    let live = ["virtualNetworks", "loadBalancers", "networkSecurityGroups", "natGateways", "routeTables", "publicIPAddresses", "networkInterfaces", "dnsZones", "privateDnsZones"];
+    let live = [
+        "virtualNetworks",
+        "loadBalancers",
+        "networkSecurityGroups",
+        "natGateways",
+        "routeTables",
+        "publicIPAddresses",
+        "networkInterfaces",
+        "dnsZones",
+        "privateDnsZones",
+    ];
     for role in openshift_roles(&lab) {
         let (name, id) = (role["properties"]["roleName"].as_str().unwrap(), role["name"].as_str().unwrap());
         let (client, object) = lab.world.add_app(name, "secret", Vec::new());
@@ -64,7 +78,8 @@ async fn openshift_roles_allow_their_operations_and_no_step_beside() {
         let token = lab.world.token_for(&client, "secret").await;
         let permission = &role["properties"]["permissions"][0];
         let decide = |actions: &[String], data: bool, at: &str| -> Vec<bool> {
-            let actions: Vec<Value> = actions.iter().map(|a| json!({"Id": a, "IsDataAction": data})).collect();
+            let actions: Vec<Value> =
+                actions.iter().map(|a| json!({"Id": a, "IsDataAction": data})).collect();
             let body = json!({"Subject": {"Attributes": {"ObjectId": object}}, "Actions": actions, "Resource": {"Id": at}});
             let url = "/providers/Microsoft.Authorization/checkAccess?api-version=2021-06-01-preview";
             let reply = lab.world.check_access(&call("POST", url, &lab.token, Some(&body)));
@@ -73,7 +88,12 @@ async fn openshift_roles_allow_their_operations_and_no_step_beside() {
         };
         let mut checked = 0;
         for (field, data) in [("actions", false), ("dataActions", true)] {
-            let own: Vec<String> = permission[field].as_array().unwrap().iter().map(|a| a.as_str().unwrap().replace('*', "x")).collect();
+            let own: Vec<String> = permission[field]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|a| a.as_str().unwrap().replace('*', "x"))
+                .collect();
             if own.is_empty() {
                 continue;
             }
@@ -92,7 +112,8 @@ async fn openshift_roles_allow_their_operations_and_no_step_beside() {
                 })
                 .filter(|a| !listed(a))
                 .collect();
-            let patterns = permission[field].as_array().unwrap().iter().any(|a| a.as_str().unwrap().contains('*'));
+            let patterns =
+                permission[field].as_array().unwrap().iter().any(|a| a.as_str().unwrap().contains('*'));
             assert!(patterns || decide(&beside, data, &under).iter().all(|d| !*d), "{name}");
         }
         assert!(checked > 0, "{name}");
@@ -102,7 +123,11 @@ async fn openshift_roles_allow_their_operations_and_no_step_beside() {
                 let action = format!("Microsoft.Network/{kind}/{verb}");
                 let url = format!("{g}/providers/Microsoft.Network/{kind}/x.test?api-version=2024-03-01");
                 let status = lab.ask_as(&token, method, &url, Some(&json!({}))).status;
-                assert_eq!(status != 403, decide(std::slice::from_ref(&action), false, &g)[0], "{name} {action}: {status}");
+                assert_eq!(
+                    status != 403,
+                    decide(std::slice::from_ref(&action), false, &g)[0],
+                    "{name} {action}: {status}"
+                );
             }
         }
     }
@@ -112,9 +137,12 @@ async fn openshift_roles_allow_their_operations_and_no_step_beside() {
 async fn check_access_refuses_nonsense() {
     let lab = lab(Profile::Instant).await;
     let url = "/providers/Microsoft.Authorization/checkAccess?api-version=2021-06-01-preview";
-    let ask = |token: &str, url: &str, body: &Value| lab.world.check_access(&call("POST", url, token, Some(body))).status.as_u16();
+    let ask = |token: &str, url: &str, body: &Value| {
+        lab.world.check_access(&call("POST", url, token, Some(body))).status.as_u16()
+    };
     let subject = json!({"Attributes": {"ObjectId": "x"}});
-    let good = json!({"Subject": subject, "Actions": [{"Id": "a/read"}], "Resource": {"Id": "/subscriptions/s"}});
+    let good =
+        json!({"Subject": subject, "Actions": [{"Id": "a/read"}], "Resource": {"Id": "/subscriptions/s"}});
     assert_eq!(ask(&lab.token, url, &good), 200);
     assert_eq!(ask("junk", url, &good), 401);
     assert_eq!(ask(&lab.token, "/providers/Microsoft.Authorization/checkAccess", &good), 400);
@@ -129,7 +157,11 @@ async fn check_access_refuses_nonsense() {
     }
     // Groups count.
     let (_, object) = lab.world.add_app("g", "secret", Vec::new());
-    lab.world.assign(&object, "acdd72a7-3385-48ef-bd42-f606fba81ae7", &format!("/subscriptions/{}", lab.world.subscription()));
+    lab.world.assign(
+        &object,
+        "acdd72a7-3385-48ef-bd42-f606fba81ae7",
+        &format!("/subscriptions/{}", lab.world.subscription()),
+    );
     let body = json!({"Subject": {"Attributes": {"ObjectId": "x", "Groups": [object]}}, "Actions": [{"Id": "A/b/read"}], "Resource": {"Id": format!("/subscriptions/{}", lab.world.subscription())}});
     let reply = lab.world.check_access(&call("POST", url, &lab.token, Some(&body))).body.unwrap();
     assert_eq!(reply["value"][0]["accessDecision"], "Allowed");

@@ -32,15 +32,43 @@ async fn wrong_bodies_are_told_what_is_wrong() {
         (vnet.clone(), json!({"location": 5, "properties": {}}), "InvalidRequestContent"),
         (vnet.clone(), json!({"properties": {}}), "LocationRequired"),
         (vnet.clone(), json!({"location": "westus2", "tags": {"a": 1}}), "InvalidTag"),
-        (vnet.clone(), json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": "10.0.0.0/8"}}}), "InvalidRequestFormat"),
-        (vnet.clone(), json!({"location": "westus2", "properties": {"addressSpace": []}}), "InvalidRequestFormat"),
-        (vnet.clone(), json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/33"]}}}), "InvalidAddressPrefixFormat"),
+        (
+            vnet.clone(),
+            json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": "10.0.0.0/8"}}}),
+            "InvalidRequestFormat",
+        ),
+        (
+            vnet.clone(),
+            json!({"location": "westus2", "properties": {"addressSpace": []}}),
+            "InvalidRequestFormat",
+        ),
+        (
+            vnet.clone(),
+            json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/33"]}}}),
+            "InvalidAddressPrefixFormat",
+        ),
         (at("Microsoft.Network/virtualNetworks", "-v"), network(), "InvalidResourceName"),
         (at("Microsoft.Network/virtualNetworks", &"v".repeat(65)), network(), "InvalidResourceName"),
-        (at("Microsoft.Network/networkSecurityGroups", "n"), json!({"location": "westus2", "properties": {"securityRules": [{"name": "r", "properties": {"priority": "x"}}]}}), "InvalidRequestFormat"),
-        (at("Microsoft.Network/networkSecurityGroups", "n"), json!({"location": "westus2", "properties": {"securityRules": [{"name": "r", "properties": {"priority": 99, "direction": "Inbound", "access": "Allow"}}]}}), "SecurityRuleInvalidPriority"),
-        (at("Microsoft.Network/publicIPPrefixes", "p"), json!({"location": "westus2", "properties": {"prefixLength": 5}}), "PublicIpPrefixLengthInvalid"),
-        (at("Microsoft.ManagedIdentity/userAssignedIdentities", "a.b"), json!({"location": "westus2"}), "BadRequest"),
+        (
+            at("Microsoft.Network/networkSecurityGroups", "n"),
+            json!({"location": "westus2", "properties": {"securityRules": [{"name": "r", "properties": {"priority": "x"}}]}}),
+            "InvalidRequestFormat",
+        ),
+        (
+            at("Microsoft.Network/networkSecurityGroups", "n"),
+            json!({"location": "westus2", "properties": {"securityRules": [{"name": "r", "properties": {"priority": 99, "direction": "Inbound", "access": "Allow"}}]}}),
+            "SecurityRuleInvalidPriority",
+        ),
+        (
+            at("Microsoft.Network/publicIPPrefixes", "p"),
+            json!({"location": "westus2", "properties": {"prefixLength": 5}}),
+            "PublicIpPrefixLengthInvalid",
+        ),
+        (
+            at("Microsoft.ManagedIdentity/userAssignedIdentities", "a.b"),
+            json!({"location": "westus2"}),
+            "BadRequest",
+        ),
     ];
     for (url, body, want) in cases {
         let r = lab.ask("PUT", &url, Some(&body));
@@ -97,7 +125,8 @@ async fn conditions_and_updates() {
     let at = format!("{}/providers/Microsoft.Network/virtualNetworks/v", lab.group("g"));
     let with = |method: &str, header: (&str, &str), body: &Value| {
         let mut c = call(method, &format!("{at}?{V}"), &lab.token, Some(body));
-        c.headers.insert(http::HeaderName::from_bytes(header.0.as_bytes()).unwrap(), header.1.parse().unwrap());
+        c.headers
+            .insert(http::HeaderName::from_bytes(header.0.as_bytes()).unwrap(), header.1.parse().unwrap());
         lab.world.arm(&c)
     };
     assert_eq!(status_code(&with("PUT", ("if-match", "*"), &network())), (412, "PreconditionFailed".into()));
@@ -115,9 +144,16 @@ async fn conditions_and_updates() {
     assert_eq!(with("DELETE", ("if-match", "W/\"nope\""), &json!({})).status, 412);
     let tagged = lab.ask("PATCH", &format!("{at}?{V}"), Some(&json!({"tags": {"a": "b"}})));
     assert_eq!((tagged.status.as_u16(), &tagged.body.as_ref().unwrap()["tags"]), (200, &json!({"a": "b"})));
-    assert_eq!(get()["properties"]["subnets"].as_array().unwrap().len(), 1, "a PATCH keeps what it does not mention");
+    assert_eq!(
+        get()["properties"]["subnets"].as_array().unwrap().len(),
+        1,
+        "a PATCH keeps what it does not mention"
+    );
     let elsewhere = json!({"location": "eastus", "properties": network()["properties"]});
-    assert_eq!(status_code(&lab.ask("PUT", &format!("{at}?{V}"), Some(&elsewhere))), (409, "InvalidResourceLocation".into()));
+    assert_eq!(
+        status_code(&lab.ask("PUT", &format!("{at}?{V}"), Some(&elsewhere))),
+        (409, "InvalidResourceLocation".into())
+    );
 }
 
 #[tokio::test]
@@ -125,34 +161,69 @@ async fn what_is_used_stays() {
     let lab = lab(Profile::Instant).await;
     let g = lab.group("g");
     let n = |kind: &str, name: &str| format!("{g}/providers/Microsoft.Network/{kind}/{name}");
-    let (vnet, nsg, ip, prefix) = (n("virtualNetworks", "v"), n("networkSecurityGroups", "n"), n("publicIPAddresses", "p"), n("publicIPPrefixes", "x"));
-    let (routes, nat, lb, nic) = (n("routeTables", "r"), n("natGateways", "t"), n("loadBalancers", "l"), n("networkInterfaces", "i"));
+    let (vnet, nsg, ip, prefix) = (
+        n("virtualNetworks", "v"),
+        n("networkSecurityGroups", "n"),
+        n("publicIPAddresses", "p"),
+        n("publicIPPrefixes", "x"),
+    );
+    let (routes, nat, lb, nic) =
+        (n("routeTables", "r"), n("natGateways", "t"), n("loadBalancers", "l"), n("networkInterfaces", "i"));
     put(&lab, &nsg, json!({"location": "westus2"}));
     put(&lab, &routes, json!({"location": "westus2"}));
     put(&lab, &prefix, json!({"location": "westus2", "properties": {"prefixLength": 31}}));
-    put(&lab, &ip, json!({"location": "westus2", "sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static", "publicIPPrefix": {"id": prefix}}}));
+    put(
+        &lab,
+        &ip,
+        json!({"location": "westus2", "sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static", "publicIPPrefix": {"id": prefix}}}),
+    );
     put(&lab, &nat, json!({"location": "westus2", "properties": {"publicIpPrefixes": []}}));
-    put(&lab, &vnet, json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}, "subnets": [{"name": "s", "properties": {"addressPrefix": "10.0.0.0/24", "networkSecurityGroup": {"id": nsg}, "routeTable": {"id": routes}, "natGateway": {"id": nat}}}]}}));
+    put(
+        &lab,
+        &vnet,
+        json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}, "subnets": [{"name": "s", "properties": {"addressPrefix": "10.0.0.0/24", "networkSecurityGroup": {"id": nsg}, "routeTable": {"id": routes}, "natGateway": {"id": nat}}}]}}),
+    );
     let own = |part: &str| json!({"id": format!("{lb}/{part}")});
-    put(&lab, &lb, json!({"location": "westus2", "sku": {"name": "Standard"}, "properties": {
-        "frontendIPConfigurations": [{"name": "f", "properties": {"publicIPAddress": {"id": ip}}}],
-        "backendAddressPools": [{"name": "b"}],
-        "probes": [{"name": "p", "properties": {"protocol": "Tcp", "port": 80}}],
-        "loadBalancingRules": [{"name": "r", "properties": {"protocol": "Tcp", "frontendPort": 80, "backendPort": 80, "frontendIPConfiguration": own("frontendIPConfigurations/f"), "backendAddressPool": own("backendAddressPools/b"), "probe": own("probes/p")}}],
-        "outboundRules": [{"name": "o", "properties": {"protocol": "All", "frontendIPConfigurations": [own("frontendIPConfigurations/f")], "backendAddressPool": own("backendAddressPools/b")}}],
-    }}));
-    put(&lab, &nic, json!({"location": "westus2", "properties": {"ipConfigurations": [{"name": "c", "properties": {"subnet": {"id": format!("{vnet}/subnets/s")}, "loadBalancerBackendAddressPools": [{"id": format!("{lb}/backendAddressPools/b")}]}}]}}));
+    put(
+        &lab,
+        &lb,
+        json!({"location": "westus2", "sku": {"name": "Standard"}, "properties": {
+            "frontendIPConfigurations": [{"name": "f", "properties": {"publicIPAddress": {"id": ip}}}],
+            "backendAddressPools": [{"name": "b"}],
+            "probes": [{"name": "p", "properties": {"protocol": "Tcp", "port": 80}}],
+            "loadBalancingRules": [{"name": "r", "properties": {"protocol": "Tcp", "frontendPort": 80, "backendPort": 80, "frontendIPConfiguration": own("frontendIPConfigurations/f"), "backendAddressPool": own("backendAddressPools/b"), "probe": own("probes/p")}}],
+            "outboundRules": [{"name": "o", "properties": {"protocol": "All", "frontendIPConfigurations": [own("frontendIPConfigurations/f")], "backendAddressPool": own("backendAddressPools/b")}}],
+        }}),
+    );
+    put(
+        &lab,
+        &nic,
+        json!({"location": "westus2", "properties": {"ipConfigurations": [{"name": "c", "properties": {"subnet": {"id": format!("{vnet}/subnets/s")}, "loadBalancerBackendAddressPools": [{"id": format!("{lb}/backendAddressPools/b")}]}}]}}),
+    );
     let get = |path: &str| lab.ask("GET", &format!("{path}?{V}"), None).body.unwrap();
     let shown = get(&lb);
     let f = &shown["properties"]["frontendIPConfigurations"][0]["properties"];
-    assert_eq!((f["loadBalancingRules"].as_array().unwrap().len(), f["outboundRules"].as_array().unwrap().len()), (1, 1));
+    assert_eq!(
+        (f["loadBalancingRules"].as_array().unwrap().len(), f["outboundRules"].as_array().unwrap().len()),
+        (1, 1)
+    );
     let b = &shown["properties"]["backendAddressPools"][0]["properties"];
     assert_eq!(b["backendIPConfigurations"][0]["id"], format!("{nic}/ipConfigurations/c"));
     assert_eq!(get(&ip)["properties"]["ipConfiguration"]["id"], format!("{lb}/frontendIPConfigurations/f"));
     assert_eq!(get(&prefix)["properties"]["publicIPAddresses"][0]["id"], ip.as_str());
-    assert_eq!(get(&format!("{vnet}/subnets/s"))["properties"]["ipConfigurations"][0]["id"], format!("{nic}/ipConfigurations/c"));
-    assert_eq!(get(&format!("{lb}/probes/p"))["properties"]["loadBalancingRules"][0]["id"], format!("{lb}/loadBalancingRules/r"));
-    assert_eq!(lab.ask("PUT", &format!("{lb}/probes/q?{V}"), Some(&json!({"properties": {}}))).status, 405, "a probe is written with its balancer");
+    assert_eq!(
+        get(&format!("{vnet}/subnets/s"))["properties"]["ipConfigurations"][0]["id"],
+        format!("{nic}/ipConfigurations/c")
+    );
+    assert_eq!(
+        get(&format!("{lb}/probes/p"))["properties"]["loadBalancingRules"][0]["id"],
+        format!("{lb}/loadBalancingRules/r")
+    );
+    assert_eq!(
+        lab.ask("PUT", &format!("{lb}/probes/q?{V}"), Some(&json!({"properties": {}}))).status,
+        405,
+        "a probe is written with its balancer"
+    );
     for (path, want) in [
         (&nsg, "InUseNetworkSecurityGroupCannotBeDeleted"),
         (&routes, "InUseRouteTableCannotBeDeleted"),
@@ -162,7 +233,11 @@ async fn what_is_used_stays() {
         (&vnet, "InUseSubnetCannotBeDeleted"),
         (&format!("{vnet}/subnets/s"), "InUseSubnetCannotBeDeleted"),
     ] {
-        assert_eq!(status_code(&lab.ask("DELETE", &format!("{path}?{V}"), None)), (400, want.to_owned()), "{path}");
+        assert_eq!(
+            status_code(&lab.ask("DELETE", &format!("{path}?{V}"), None)),
+            (400, want.to_owned()),
+            "{path}"
+        );
     }
     let emptied = json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}, "subnets": []}});
     assert_eq!(code(&lab.ask("PUT", &format!("{vnet}?{V}"), Some(&emptied))), "InUseSubnetCannotBeDeleted");
@@ -177,33 +252,76 @@ async fn what_is_used_stays() {
 async fn records_are_checked_by_their_type() {
     let lab = lab(Profile::Instant).await;
     let g = lab.group("g");
-    for (zone, kind, v, case) in [("a.test", "dnsZones", "2018-05-01", true), ("b.test", "privateDnsZones", "2020-06-01", false)] {
+    for (zone, kind, v, case) in
+        [("a.test", "dnsZones", "2018-05-01", true), ("b.test", "privateDnsZones", "2020-06-01", false)]
+    {
         let zone = format!("{g}/providers/Microsoft.Network/{kind}/{zone}");
         lab.ask("PUT", &format!("{zone}?api-version={v}"), Some(&json!({"location": "global"})));
-        let f = |name: &str| if case { name.to_owned() } else { format!("{}{}", name[..1].to_lowercase(), &name[1..]) };
-        let set = |kind: &str, name: &str, p: Value| status_code(&lab.ask("PUT", &format!("{zone}/{kind}/{name}?api-version={v}"), Some(&json!({"properties": p}))));
+        let f = |name: &str| {
+            if case { name.to_owned() } else { format!("{}{}", name[..1].to_lowercase(), &name[1..]) }
+        };
+        let set = |kind: &str, name: &str, p: Value| {
+            status_code(&lab.ask(
+                "PUT",
+                &format!("{zone}/{kind}/{name}?api-version={v}"),
+                Some(&json!({"properties": p})),
+            ))
+        };
         let bad = (400, "BadRequest".to_owned());
-        assert_eq!(set("A", "www", json!({"ttl": 60, f("ARecords"): [{"ipv4Address": "1.2.3.4"}]})).0, 201, "{kind}");
+        assert_eq!(
+            set("A", "www", json!({"ttl": 60, f("ARecords"): [{"ipv4Address": "1.2.3.4"}]})).0,
+            201,
+            "{kind}"
+        );
         assert_eq!(set("A", "bad", json!({"ttl": 60, f("ARecords"): [{"ipv4Address": "1.2.3"}]})), bad);
         assert_eq!(set("A", "bad", json!({"ttl": 0, f("ARecords"): []})), bad);
         assert_eq!(set("AAAA", "bad", json!({"ttl": 60, "aaaaRecords": [{"ipv6Address": "1.2.3.4"}]})), bad);
         assert_eq!(set("AAAA", "www", json!({"ttl": 60, "aaaaRecords": [{"ipv6Address": "::1"}]})).0, 201);
-        assert_eq!(set("CNAME", "www", json!({"ttl": 60, "cnameRecord": {"cname": "x.test"}})), bad, "beside an A");
-        assert_eq!(set("CNAME", "@", json!({"ttl": 60, "cnameRecord": {"cname": "x.test"}})), bad, "at the apex");
+        assert_eq!(
+            set("CNAME", "www", json!({"ttl": 60, "cnameRecord": {"cname": "x.test"}})),
+            bad,
+            "beside an A"
+        );
+        assert_eq!(
+            set("CNAME", "@", json!({"ttl": 60, "cnameRecord": {"cname": "x.test"}})),
+            bad,
+            "at the apex"
+        );
         assert_eq!(set("CNAME", "c", json!({"ttl": 60, "cnameRecord": {"cname": "x.test"}})).0, 201);
         assert_eq!(set("A", "c", json!({"ttl": 60, f("ARecords"): []})), bad, "beside a CNAME");
         assert_eq!(set("CNAME", "c", json!({"ttl": 61, "cnameRecord": {"cname": "y.test"}})).0, 200);
-        assert_eq!(set("CNAME", "d", json!({"ttl": 60, "cnameRecord": [{"cname": "x"}]})).1, "InvalidRequestFormat");
-        assert_eq!(set("MX", "m", json!({"ttl": 60, "mxRecords": [{"preference": 70000, "exchange": "x"}]})), bad);
+        assert_eq!(
+            set("CNAME", "d", json!({"ttl": 60, "cnameRecord": [{"cname": "x"}]})).1,
+            "InvalidRequestFormat"
+        );
+        assert_eq!(
+            set("MX", "m", json!({"ttl": 60, "mxRecords": [{"preference": 70000, "exchange": "x"}]})),
+            bad
+        );
         assert_eq!(set("TXT", "t", json!({"ttl": 60, "txtRecords": [{"value": ["v=1", "2"]}]})).0, 201);
         assert_eq!(set("TXT", "t2", json!({"ttl": 60, "txtRecords": [{"value": "v"}]})), bad);
-        assert_eq!(set("SRV", "_s._tcp", json!({"ttl": 60, "srvRecords": [{"priority": 1, "weight": 1, "port": 1, "target": "x"}]})).0, 201);
+        assert_eq!(
+            set(
+                "SRV",
+                "_s._tcp",
+                json!({"ttl": 60, "srvRecords": [{"priority": 1, "weight": 1, "port": 1, "target": "x"}]})
+            )
+            .0,
+            201
+        );
         assert_eq!(set("SOA", "x", json!({})), bad);
-        let patched = lab.ask("PATCH", &format!("{zone}/TXT/t?api-version={v}"), Some(&json!({"properties": {"metadata": {"a": "b"}}})));
+        let patched = lab.ask(
+            "PATCH",
+            &format!("{zone}/TXT/t?api-version={v}"),
+            Some(&json!({"properties": {"metadata": {"a": "b"}}})),
+        );
         let p = patched.body.unwrap()["properties"].clone();
         assert_eq!(p["metadata"]["a"], "b");
         assert_eq!(p[f("TXTRecords").replace("tXT", "txt")][0]["value"], json!(["v=1", "2"]), "{p}");
-        let all = lab.ask("GET", &format!("{zone}/{}?api-version={v}", if case { "recordsets" } else { "ALL" }), None).body.unwrap();
+        let all = lab
+            .ask("GET", &format!("{zone}/{}?api-version={v}", if case { "recordsets" } else { "ALL" }), None)
+            .body
+            .unwrap();
         assert_eq!(all["value"].as_array().unwrap().len(), if case { 7 } else { 6 }, "{kind}");
         let only = lab.ask("GET", &format!("{zone}/A?api-version={v}&$top=1"), None).body.unwrap();
         assert_eq!(only["value"].as_array().unwrap().len(), 1);
@@ -224,7 +342,8 @@ async fn assignments_are_listed_by_scope_and_principal() {
         lab.world.assign(who, reader, at);
     }
     let count = |at: &str, filter: &str| {
-        let url = format!("{at}/providers/Microsoft.Authorization/roleAssignments?api-version=2022-04-01{filter}");
+        let url =
+            format!("{at}/providers/Microsoft.Authorization/roleAssignments?api-version=2022-04-01{filter}");
         lab.ask("GET", &url, None).body.unwrap()["value"].as_array().unwrap().len()
     };
     assert_eq!(count(&s, ""), 6, "with the owner's own");
@@ -236,14 +355,21 @@ async fn assignments_are_listed_by_scope_and_principal() {
     assert_eq!(count(&g, &format!("&$filter=atScope() and assignedTo('{a}')")), 2);
     assert_eq!(count(&h, &format!("&$filter=principalId eq '{a}'")), 1);
     let roles = |filter: &str| {
-        let url = format!("{s}/providers/Microsoft.Authorization/roleDefinitions?api-version=2022-04-01&$filter={filter}");
+        let url = format!(
+            "{s}/providers/Microsoft.Authorization/roleDefinitions?api-version=2022-04-01&$filter={filter}"
+        );
         lab.ask("GET", &url, None).body.unwrap()["value"].as_array().unwrap().len()
     };
     assert_eq!(roles("roleName eq 'Reader'"), 1);
     assert_eq!(roles("type eq 'CustomRole'"), 0);
     // Everybody may ask what it may do; at a management group nobody here may do anything.
     let token = lab.world.token_for(&lab.world.add_app("a", "secret", Vec::new()).0, "secret").await;
-    let mine = lab.ask_as(&token, "GET", &format!("{g}/providers/Microsoft.Authorization/permissions?api-version=2022-04-01"), None);
+    let mine = lab.ask_as(
+        &token,
+        "GET",
+        &format!("{g}/providers/Microsoft.Authorization/permissions?api-version=2022-04-01"),
+        None,
+    );
     assert_eq!(mine.body.unwrap()["value"][0]["actions"], json!(["*/read"]));
     let above = "/providers/Microsoft.Management/managementGroups/m/providers/Microsoft.Authorization/roleAssignments?api-version=2022-04-01";
     assert_eq!(lab.ask("GET", above, None).status, 403);
@@ -271,5 +397,8 @@ async fn federated_credentials_are_limited_and_paged() {
         }
     }
     assert_eq!(pages, [8, 8, 4]);
-    assert_eq!(lab.ask("GET", &format!("{at}/federatedIdentityCredentials?{V}&$skiptoken=junk"), None).status, 400);
+    assert_eq!(
+        lab.ask("GET", &format!("{at}/federatedIdentityCredentials?{V}&$skiptoken=junk"), None).status,
+        400
+    );
 }

@@ -121,7 +121,12 @@ const VERSION: &str = "api-version=2024-03-01";
 
 fn group(world: &World, token: &str, name: &str) -> anyhow::Result<String> {
     let id = format!("/subscriptions/{}/resourceGroups/{name}", world.subscription());
-    let made = world.arm(&call("PUT", &format!("{id}?api-version=2021-04-01"), token, Some(&json!({"location": "westus2"})))?);
+    let made = world.arm(&call(
+        "PUT",
+        &format!("{id}?api-version=2021-04-01"),
+        token,
+        Some(&json!({"location": "westus2"})),
+    )?);
     ensure!(made.status.is_success(), "{:?}", made.body);
     Ok(id)
 }
@@ -169,13 +174,23 @@ fn put_and_get(
         written(&reply);
         Ok(())
     })?;
-    all.push(Figure { name: format!("PUT of a virtual network{how}"), unit: "µs CPU", value: put, target: 150.0 });
+    all.push(Figure {
+        name: format!("PUT of a virtual network{how}"),
+        unit: "µs CPU",
+        value: put,
+        target: 150.0,
+    });
     let get = each(count, |i| {
         let reply = world.arm(&call("GET", &at(i), token, None)?);
         ensure!(reply.status == 200 && written(&reply) > 100, "{:?}", reply.body);
         Ok(())
     })?;
-    all.push(Figure { name: format!("authenticated, authorised GET{how}"), unit: "µs CPU", value: get, target: 60.0 });
+    all.push(Figure {
+        name: format!("authenticated, authorised GET{how}"),
+        unit: "µs CPU",
+        value: get,
+        target: 60.0,
+    });
     Ok(())
 }
 

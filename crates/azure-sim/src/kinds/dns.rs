@@ -1,7 +1,7 @@
 //! Public and private DNS zones, their links and record sets.
 
 use crate::kinds::{
-    BASE, Etag, How, Kind, Names, Located, Operations, Prep, Ref, Rules, default, flow, kind, properties,
+    BASE, Etag, How, Kind, Located, Names, Operations, Prep, Ref, Rules, default, flow, kind, properties,
 };
 use crate::state::{Phase, Record, State};
 use crate::wire::Fault;
@@ -457,7 +457,9 @@ fn check_record(prep: &Prep<'_>, p: &Map<String, Value>) -> Result<(), Fault> {
     if let Some(ttl) = named(p, "ttl")
         && !ttl.as_i64().is_some_and(|t| (1..=2_147_483_647).contains(&t))
     {
-        return Err(wrong(format!("The value '{ttl}' of the TTL is not valid: it must be between 1 and 2147483647.")));
+        return Err(wrong(format!(
+            "The value '{ttl}' of the TTL is not valid: it must be between 1 and 2147483647."
+        )));
     }
     let records = |name: &str| named(p, name).and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |r: &Value, f: &str| r.get(f).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -493,13 +495,16 @@ fn check_record(prep: &Prep<'_>, p: &Map<String, Value>) -> Result<(), Fault> {
             for r in records("MXRecords") {
                 let preference = r.get("preference").and_then(Value::as_i64).unwrap_or(-1);
                 if text(&r, "exchange").is_empty() || !(0..=65535).contains(&preference) {
-                    return Err(wrong("An MX record has an exchange and a preference between 0 and 65535.".into()));
+                    return Err(wrong(
+                        "An MX record has an exchange and a preference between 0 and 65535.".into(),
+                    ));
                 }
             }
         }
         "SRV" => {
             for r in records("SRVRecords") {
-                let fits = |f: &str| r.get(f).and_then(Value::as_i64).is_some_and(|n| (0..=65535).contains(&n));
+                let fits =
+                    |f: &str| r.get(f).and_then(Value::as_i64).is_some_and(|n| (0..=65535).contains(&n));
                 if text(&r, "target").is_empty() || !["priority", "weight", "port"].iter().all(|f| fits(f)) {
                     return Err(wrong("An SRV record has a target, a priority, a weight and a port.".into()));
                 }
@@ -509,7 +514,9 @@ fn check_record(prep: &Prep<'_>, p: &Map<String, Value>) -> Result<(), Fault> {
             for r in records("TXTRecords") {
                 let value = r.get("value").and_then(Value::as_array).cloned().unwrap_or_default();
                 if value.is_empty() || value.iter().any(|v| v.as_str().is_none_or(|t| t.len() > 1024)) {
-                    return Err(wrong("A TXT record's value is a list of texts of up to 1024 characters.".into()));
+                    return Err(wrong(
+                        "A TXT record's value is a list of texts of up to 1024 characters.".into(),
+                    ));
                 }
             }
         }
@@ -527,11 +534,16 @@ fn check_record(prep: &Prep<'_>, p: &Map<String, Value>) -> Result<(), Fault> {
 fn alone(prep: &Prep<'_>, kind: &str) -> Result<(), Fault> {
     let (None, Some(zone)) = (prep.old, prep.id.parent()) else { return Ok(()) };
     let name = prep.id.name().to_lowercase();
-    let twins = prep.state.below(zone.key()).filter(|r| is_record_set(r.kind) && r.id.name().to_lowercase() == name);
+    let twins =
+        prep.state.below(zone.key()).filter(|r| is_record_set(r.kind) && r.id.name().to_lowercase() == name);
     for other in twins {
         let theirs = other.kind.path.rsplit('/').next().unwrap_or_default();
         if (theirs == "CNAME") != (kind == "CNAME") {
-            let what = if theirs == "CNAME" { "a CNAME record with the same name already exists in this zone" } else { "a record with the same name already exists in this zone" };
+            let what = if theirs == "CNAME" {
+                "a CNAME record with the same name already exists in this zone"
+            } else {
+                "a record with the same name already exists in this zone"
+            };
             return Err(wrong(format!("The record could not be created because {what}.")));
         }
     }

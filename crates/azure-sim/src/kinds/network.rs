@@ -397,13 +397,20 @@ impl Rules for PublicPrefix {
         if !allowed.contains(&length) {
             return Err(bad(
                 "PublicIpPrefixLengthInvalid",
-                format!("Prefix length {length} is not valid: it must be between {} and {}.", allowed.start(), allowed.end()),
+                format!(
+                    "Prefix length {length} is not valid: it must be between {} and {}.",
+                    allowed.start(),
+                    allowed.end()
+                ),
             ));
         }
         p.remove("ipPrefix");
         if let Some(old) = prep.old {
             if old.property("prefixLength").and_then(Value::as_i64) != Some(length) {
-                return Err(bad("PublicIpPrefixUpdateNotAllowed", "The length of a public IP prefix cannot be changed.".into()));
+                return Err(bad(
+                    "PublicIpPrefixUpdateNotAllowed",
+                    "The length of a public IP prefix cannot be changed.".into(),
+                ));
             }
             if let Some(ip) = old.property("ipPrefix") {
                 p.insert("ipPrefix".into(), ip.clone());
@@ -450,7 +457,11 @@ impl Rules for LoadBalancer {
     fn flow(&self, doc: &Map<String, Value>) -> Option<Flow> {
         // A frontend inside of a network takes a while; a public one is there at once.
         let frontends = doc.get("properties").and_then(|p| p.get("frontendIPConfigurations"));
-        let inside = frontends.and_then(Value::as_array).into_iter().flatten().any(|f| f["properties"]["subnet"].is_object());
+        let inside = frontends
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .any(|f| f["properties"]["subnet"].is_object());
         inside.then_some(flow(How::Async, 3, 4.0))
     }
 }

@@ -65,7 +65,9 @@ fn peering(e: &mut Map<String, Value>) {
     let p = properties(e);
     default(p, "peeringState", "Initiated");
     default(p, "peeringSyncLevel", "RemoteNotInSync");
-    for flag in ["allowVirtualNetworkAccess", "allowForwardedTraffic", "allowGatewayTransit", "useRemoteGateways"] {
+    for flag in
+        ["allowVirtualNetworkAccess", "allowForwardedTraffic", "allowGatewayTransit", "useRemoteGateways"]
+    {
         default(p, flag, flag == "allowVirtualNetworkAccess");
     }
 }
@@ -223,7 +225,8 @@ pub const NAT_ADDRESSES: Ref = link(&["properties", "publicIpAddresses"], ADDRES
 const PREFIX_JOIN: &str = "Microsoft.Network/publicIPPrefixes/join/action";
 pub const NAT_PREFIXES: Ref = link(&["properties", "publicIpPrefixes"], PREFIX_JOIN, "natGateway", true);
 /// What an address is taken from.
-pub const ADDRESS_PREFIX: Ref = link(&["properties", "publicIPPrefix"], PREFIX_JOIN, "publicIPAddresses", false);
+pub const ADDRESS_PREFIX: Ref =
+    link(&["properties", "publicIPPrefix"], PREFIX_JOIN, "publicIPAddresses", false);
 /// What a NIC takes.
 pub const NIC_GROUP: Ref =
     link(&["properties", "networkSecurityGroup"], GROUP_JOIN, "networkInterfaces", false);

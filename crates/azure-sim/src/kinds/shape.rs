@@ -235,13 +235,18 @@ impl Names {
             }
             Names::Identity => {
                 let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-                if name.len() <= 128 && name.chars().all(legal) && name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+                if name.len() <= 128
+                    && name.chars().all(legal)
+                    && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+                {
                     return Ok(());
                 }
                 Err(Fault::plain(
                     StatusCode::BAD_REQUEST,
                     "BadRequest",
-                    format!("The resource name '{name}' is invalid: it begins with a letter or number and contains letters, numbers, hyphens and underscores, up to 128."),
+                    format!(
+                        "The resource name '{name}' is invalid: it begins with a letter or number and contains letters, numbers, hyphens and underscores, up to 128."
+                    ),
                 ))
             }
         }
@@ -259,8 +264,15 @@ mod tests {
             Value::Object(m) => check(&m).err().map(|f| f.detail.details.unwrap()[0].message.clone()),
             _ => None,
         };
-        assert_eq!(ask(json!({"properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/8"]}}, "tags": {"priority": "high"}})), None);
-        let wrong = ask(json!({"properties": {"subnets": [{"name": "a", "properties": {"addressPrefix": 5}}]}})).unwrap();
+        assert_eq!(
+            ask(
+                json!({"properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/8"]}}, "tags": {"priority": "high"}})
+            ),
+            None
+        );
+        let wrong =
+            ask(json!({"properties": {"subnets": [{"name": "a", "properties": {"addressPrefix": 5}}]}}))
+                .unwrap();
         assert!(wrong.contains("'properties.subnets[0].properties.addressPrefix'"), "{wrong}");
         for bad in [
             json!({"properties": {"subnets": {}}}),

@@ -257,6 +257,64 @@ mod tests {
         );
     }
 
+    /// The definition, word by word: slow, and obviously so.
+    fn covers(pattern: &[char], action: &[char]) -> bool {
+        match (pattern.first(), action.first()) {
+            (None, None) => true,
+            (Some('*'), _) => (0..=action.len()).any(|n| covers(&pattern[1..], &action[n..])),
+            (Some(p), Some(a)) => p == a && covers(&pattern[1..], &action[1..]),
+            _ => false,
+        }
+    }
+
+    fn oracle(roles: &[Role], given: &[(usize, String)], action: &str, scope: &str, data: bool) -> bool {
+        let lower = |s: &str| s.to_lowercase().chars().collect::<Vec<char>>();
+        let any = |l: &[String]| l.iter().any(|p| covers(&lower(p), &lower(action)));
+        given.iter().any(|(role, at)| {
+            let (at, scope) = (at.to_lowercase(), scope.to_lowercase());
+            let inherits = at.is_empty() || scope == at || scope.starts_with(&format!("{at}/"));
+            inherits
+                && roles[*role].permissions.iter().any(|p| match data {
+                    false => any(&p.actions) && !any(&p.not_actions),
+                    true => any(&p.data_actions) && !any(&p.not_data_actions),
+                })
+        })
+    }
+
+    fn patterns() -> impl Strategy<Value = Vec<String>> {
+        proptest::collection::vec("(\\*|[aA]/|[bB]/|read|Write|[aAbB]|/){1,4}", 0..4)
+    }
+
+    prop_compose! {
+        fn any_role()(list in proptest::collection::vec((patterns(), patterns(), patterns(), patterns()), 1..3)) -> Vec<Permission> {
+            list.into_iter().map(|(actions, not_actions, data_actions, not_data_actions)| Permission { actions, not_actions, data_actions, not_data_actions }).collect()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn decides_as_defined(
+            roles in proptest::collection::vec(any_role(), 1..4),
+            given in proptest::collection::vec((0..4usize, "(/[xX](/[yY](/z)?)?)?"), 0..5),
+            action in "(a/|B/|b/|A/){0,2}(read|write|WRITE|a)",
+            scope in "/[xX](/[yY]{1,2}(/[zZ])?)?",
+            data in any::<bool>(),
+        ) {
+            let roles: Vec<Role> = roles.into_iter().enumerate().map(|(i, permissions)| Role { id: format!("r{i}"), name: String::new(), builtin: false, permissions }).collect();
+            let given: Vec<(usize, String)> = given.into_iter().map(|(r, s)| (r % roles.len(), s)).collect();
+            let mut a = Assignments::default();
+            for r in &roles {
+                a.roles.insert(r.id.clone(), Arc::new(r.clone()));
+            }
+            for (i, (r, s)) in given.iter().enumerate() {
+                a.add(Assignment { id: format!("a{i}").into(), principal: "P".into(), role: format!("R{r}"), scope: s.to_lowercase().into() });
+            }
+            let got = a.allowed("p", &action, &scope.to_lowercase(), data).is_some();
+            prop_assert_eq!(got, oracle(&roles, &given, &action, &scope, data));
+        }
+    }
+
     proptest! {
         #[test]
         fn a_pattern_of_itself_matches(parts in proptest::collection::vec("[a-z./]{0,4}", 1..5), fill in "[a-z/]{0,6}") {
