@@ -5,7 +5,7 @@ use crate::convert::unchanged;
 use crate::present::{self, IncludeObject};
 use crate::registry::Resource;
 use crate::select::Filter;
-use crate::wire::negotiate::{self, Accepted, Encoding, Shape};
+use crate::wire::negotiate::{Accepted, Encoding, Shape};
 use crate::wire::respond::{self, Body, Reply};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 pub async fn get(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let entry = call.live()?;
     min_revision(call)?;
     call.object_reply(200, accepted, &entry).await
@@ -100,7 +100,7 @@ struct Page {
 }
 
 pub async fn list(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let filter = Filter::parse(&call.res, &call.info.namespace, "", &call.params)?;
     let page = page(call, &filter)?;
     let mut meta = json!({"resourceVersion": page.revision.to_string()});
