@@ -270,11 +270,11 @@ fn custom_models(resources: &[ResourceDoc], v3: bool) -> Map<String, Value> {
 fn type_meta(properties: &mut Map<String, Value>) {
     properties.insert(
         "apiVersion".into(),
-        json!({"type": "string", "description": "The versioned schema of this representation of an object."}),
+        json!({"type": "string", "description": "APIVersion defines the versioned schema of this representation of an object."}),
     );
     properties.insert(
         "kind".into(),
-        json!({"type": "string", "description": "The REST resource this object represents. Cannot be updated. In CamelCase."}),
+        json!({"type": "string", "description": "Kind names the REST resource this object represents, in CamelCase; it cannot be changed."}),
     );
 }
 
