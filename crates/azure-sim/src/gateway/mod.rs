@@ -13,6 +13,7 @@ mod providers;
 mod stages;
 mod throttle;
 mod tree;
+mod views;
 
 pub use groups::LOCATIONS;
 pub use providers::NAMESPACES;

@@ -181,7 +181,7 @@ impl Rules for PublicZone {
             state,
             zone,
             "dnsZones/SOA",
-            json!({"TTL": 3600, "SOARecord": soa("azuredns-hostmaster.microsoft.com", &first)}),
+            json!({"TTL": 3600, "SOARecord": soa("azuredns-hostmaster.microsoft.com", &first, "minimumTTL")}),
             now,
         );
     }
@@ -198,9 +198,10 @@ impl Rules for PublicZone {
     }
 }
 
-fn soa(email: &str, host: &str) -> Value {
+/// The providers disagree on how to spell the last of them.
+fn soa(email: &str, host: &str, minimum: &str) -> Value {
     json!({
-        "email": email, "expireTime": 2_419_200, "host": host, "minimumTTL": 300, "refreshTime": 3600,
+        "email": email, "expireTime": 2_419_200, "host": host, minimum: 300, "refreshTime": 3600,
         "retryTime": 300, "serialNumber": 1,
     })
 }
@@ -243,7 +244,7 @@ impl Rules for PrivateZone {
             state,
             zone,
             "privateDnsZones/SOA",
-            json!({"ttl": 3600, "soaRecord": soa("azureprivatedns-host.microsoft.com", "azureprivatedns.net")}),
+            json!({"ttl": 3600, "soaRecord": soa("azureprivatedns-host.microsoft.com", "azureprivatedns.net", "minimumTtl")}),
             now,
         );
     }

@@ -31,7 +31,7 @@ pub fn rows() -> Vec<Kind> {
             create: flow(How::Async, 1, 4.0),
             update: flow(How::Async, 1, 4.0),
             delete: flow(How::Async, 1, 2.0),
-            parts: &[parts::RULES],
+            parts: &[parts::RULES, parts::DEFAULT_RULES],
             in_use: "InUseNetworkSecurityGroupCannotBeDeleted",
             verb: "NetworkSecurityGroup",
             rules: &SecurityGroup,
@@ -333,6 +333,7 @@ impl Rules for PublicAddress {
         keep_guid(prep, doc);
         default_sku(doc);
         let standard = doc["sku"]["name"].as_str() == Some("Standard");
+        let place = doc.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
         let p = properties(doc);
         for computed in ["ipConfiguration", "natGateway"] {
             p.remove(computed);
@@ -347,6 +348,13 @@ impl Rules for PublicAddress {
                 "PublicIPAddressWithStandardSkuMustUseStaticAllocation",
                 format!("Standard sku publicIp {} must have AllocationMethod set to Static.", prep.id),
             ));
+        }
+        let place = place.replace(' ', "").to_lowercase();
+        if let Some(dns) = p.get_mut("dnsSettings").and_then(Value::as_object_mut)
+            && let Some(label) = dns.get("domainNameLabel").and_then(Value::as_str)
+        {
+            let fqdn = format!("{label}.{place}.cloudapp.azure.com");
+            dns.insert("fqdn".into(), fqdn.into());
         }
         p.remove("ipAddress");
         if let Some(ip) = prep.old.and_then(|o| o.property("ipAddress")) {

@@ -89,6 +89,9 @@ fn rule(e: &mut Map<String, Value>) {
     }
 }
 
+/// Those every group has; shown, never written.
+pub const DEFAULT_RULES: Part = inner("defaultSecurityRules");
+
 pub const ROUTES: Part = Part {
     verb: "Route",
     create: flow(How::Async, 2, 3.0),
