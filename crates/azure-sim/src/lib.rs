@@ -8,6 +8,7 @@
 //! Rejected: a route per type (ids are parsed, types are rows of a table), accepting any token (signature,
 //! audience, time and role assignments are really checked), timers per operation (they make tests sleep).
 
+mod access;
 mod cidr;
 mod edge;
 mod entra;

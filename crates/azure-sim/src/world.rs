@@ -1,5 +1,6 @@
 //! The simulator without its sockets: requests in, answers out.
 
+use crate::access;
 use crate::edge::ProxiedProvider;
 use crate::entra::{self, Caller, Issuers, KeyError, Keys};
 use crate::gateway::{self, Answer, Buckets, Limits, Rules, Seen};
@@ -258,6 +259,11 @@ impl World {
         &self.login.subscription
     }
 
+    /// Client id and secret of the seeded owner.
+    pub fn owner_login(&self) -> (String, String) {
+        (self.login.client.clone(), self.login.secret.expose().to_owned())
+    }
+
     /// The object id of the seeded owner.
     pub fn owner_object(&self) -> &str {
         &self.login.object
@@ -434,6 +440,25 @@ impl World {
             (Ok(()), Some(reply)) => reply,
             _ => unremembered(),
         }
+    }
+
+    /// CheckAccess, version 2: what somebody may do, by the evaluator that decides it.
+    pub fn check_access(&self, call: &Call) -> Reply {
+        let now = self.now();
+        let own = [
+            access::AUDIENCE,
+            "https://management.azure.com",
+            "https://management.core.windows.net",
+            call.base.as_str(),
+        ];
+        let header = call.header("authorization");
+        if self.keys.authenticate_for(header, &self.login.tenant, &own, now).is_none() {
+            return access::refuse(
+                StatusCode::UNAUTHORIZED,
+                "The token is missing, invalid, expired or for another audience.",
+            );
+        }
+        self.look(|state| access::check(state, call))
     }
 
     /// The public half of the signing keys.

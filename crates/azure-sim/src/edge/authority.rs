@@ -1,5 +1,6 @@
 //! The instance's own certificate authority, good for Azure's names and the loopback only.
 
+use crate::gateway::LOCATIONS;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rcgen::{
@@ -35,13 +36,19 @@ pub fn serves(host: &str) -> Option<Service> {
         }
         "graph.microsoft.com" => Some(Service::Graph),
         "localhost" | "127.0.0.1" | "[::1]" => Some(Service::ByPath),
-        _ => None,
+        // One per region; the regions bound how many certificates are made.
+        other => {
+            let region = other.strip_suffix(".authorization.azure.net")?;
+            LOCATIONS.iter().any(|(name, _)| *name == region).then_some(Service::Access)
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Arm,
+    /// The policy decision point.
+    Access,
     Login,
     Graph,
     /// On the loopback one address serves all: paths tell them apart.

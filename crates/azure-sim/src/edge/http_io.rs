@@ -1,5 +1,6 @@
 //! Between hyper and our request values.
 
+use crate::access;
 use crate::edge::authority::{Service, serves};
 use crate::wire::{Call, Reply};
 use crate::world::World;
@@ -61,7 +62,11 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Full<
         (Service::ByPath, _) => Service::Login,
         (s, _) => s,
     };
+    // On the loopback and at Resource Manager the decision point is known by its path.
+    let asks = call.path.trim_end_matches('/').to_ascii_lowercase().ends_with(access::PATH);
+    let service = if asks && service == Service::Arm { Service::Access } else { service };
     write(match service {
+        Service::Access => world.check_access(&call),
         Service::Arm | Service::ByPath => world.serve(&call).await,
         Service::Login => world.login(&call).await,
         Service::Graph => world.graph(&call),

@@ -332,6 +332,32 @@ mod tests {
         assert_eq!(keys.jwks()["keys"].as_array().unwrap().len(), 2);
     }
 
+    static GOOD: LazyLock<String> = LazyLock::new(|| KEYS.sign(&good()).unwrap());
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        /// Whatever is changed in a good token, it is no longer one.
+        #[test]
+        fn a_changed_token_is_refused(at in any::<prop::sample::Index>(), with in "[A-Za-z0-9_.-]", cut in any::<prop::sample::Index>()) {
+            let token = GOOD.as_str();
+            let i = at.index(token.len());
+            let mut changed = token.to_owned();
+            changed.replace_range(i..=i, &with);
+            // The last letter of a part holds bits that are not used: those may differ.
+            let bits = |t: &str| t.split('.').map(|p| URL_SAFE_NO_PAD.decode(p).ok()).collect::<Vec<_>>();
+            let same = bits(&changed) == bits(token);
+            let lax = |t: &str| t.split('.').any(|p| URL_SAFE_NO_PAD.decode(p).is_err());
+            if changed != token && !same && !lax(&changed) {
+                let header = format!("Bearer {changed}");
+                prop_assert!(check(&header).is_err());
+            }
+            let _ = check(&format!("Bearer {changed}"));
+            let shorter = &token[..cut.index(token.len())];
+            let header = format!("Bearer {shorter}");
+            prop_assert!(check(&header).is_err());
+        }
+    }
+
     proptest! {
         #[test]
         fn junk_is_refused(s in "\\PC{0,80}") {

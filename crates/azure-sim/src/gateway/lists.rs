@@ -197,6 +197,9 @@ pub fn children(cx: &Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault
             ),
         ));
     };
+    if super::views::is_view(parent.kind.path, word) {
+        return super::views::serve(cx, parent, word);
+    }
     if let Some(part) = parent.kind.part(word) {
         let whole = show(cx.state, parent, &cx.version);
         let list = whole["properties"].get(part.list).cloned().unwrap_or_else(|| json!([]));

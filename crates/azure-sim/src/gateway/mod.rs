@@ -15,7 +15,9 @@ mod stages;
 mod template;
 mod throttle;
 mod tree;
+mod views;
 
+pub use groups::LOCATIONS;
 pub use providers::NAMESPACES;
 pub use throttle::{Buckets, Limits};
 

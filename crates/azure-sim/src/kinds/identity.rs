@@ -1,6 +1,6 @@
 //! User-assigned identities and their federated credentials.
 
-use crate::kinds::{BASE, Etag, Kind, Located, Prep, Rules, properties};
+use crate::kinds::{BASE, Etag, Kind, Located, Names, Prep, Rules, properties};
 use crate::state::{App, Principal, PrincipalKind, Record, State};
 use crate::wire::Fault;
 use arm::ResourceId;
@@ -16,12 +16,20 @@ pub fn rows() -> Vec<Kind> {
         namespace: "Microsoft.ManagedIdentity",
         since: "2015-08-31",
         etag: Etag::None,
+        names: Names::Identity,
         stateful: false,
         ..BASE
     };
     vec![
         Kind { path: IDENTITIES, always_tags: true, rules: &Identity, ..base() },
-        Kind { path: CREDENTIALS, located: Located::Nowhere, tracked: false, rules: &Credential, ..base() },
+        Kind {
+            path: CREDENTIALS,
+            located: Located::Nowhere,
+            names: Names::Own,
+            tracked: false,
+            rules: &Credential,
+            ..base()
+        },
     ]
 }
 

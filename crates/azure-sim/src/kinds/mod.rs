@@ -8,12 +8,14 @@
 //! network provider has it.
 
 mod dns;
-pub use dns::is_record_set;
+pub use dns::{is_record_set, merge_record};
 mod identity;
 mod network;
 mod network_parts;
+mod shape;
 mod show;
 
+pub use shape::{Names, check as check_shape};
 pub use show::{show, show_part};
 
 use crate::state::{Edge, Key, Record, State};
@@ -133,6 +135,11 @@ pub trait Rules: Send + Sync {
         None
     }
 
+    /// Another wire pattern than the row's, because of what is written.
+    fn flow(&self, _doc: &Map<String, Value>) -> Option<Flow> {
+        None
+    }
+
     /// What else a create makes.
     fn created(&self, _: &mut State, _: &Record, _: Timestamp) {}
 
@@ -162,6 +169,8 @@ pub struct Kind {
     pub in_use: &'static str,
     pub verb: &'static str,
     pub rules: &'static dyn Rules,
+    /// What its names may be.
+    pub names: Names,
     /// Whether the resource shows a `provisioningState`.
     pub stateful: bool,
     /// Whether the type shows `tags` when there are none.
@@ -192,6 +201,7 @@ const BASE: Kind = Kind {
     in_use: "",
     verb: "",
     rules: &NoRules,
+    names: Names::Network(80),
     stateful: true,
     always_tags: false,
     tracked: true,
@@ -307,6 +317,7 @@ fn authorization(path: &'static str) -> Kind {
         path,
         located: Located::Nowhere,
         etag: Etag::None,
+        names: Names::Own,
         stateful: false,
         tracked: false,
         ..BASE

@@ -2,7 +2,7 @@
 
 use crate::cidr::Cidr;
 use crate::kinds::network_parts as parts;
-use crate::kinds::{BASE, Flow, How, Kind, Prep, Rules, default, flow, properties};
+use crate::kinds::{BASE, Flow, How, Kind, Names, Prep, Rules, default, flow, properties};
 use crate::state::{Record, State};
 use crate::wire::Fault;
 use arm::ApiVersion;
@@ -16,6 +16,7 @@ pub fn rows() -> Vec<Kind> {
     vec![
         Kind {
             path: "virtualNetworks",
+            names: Names::Network(64),
             create: flow(How::Async, 3, 3.0),
             update: flow(How::Async, 3, 3.0),
             delete: SLOW_DELETE,
@@ -30,7 +31,7 @@ pub fn rows() -> Vec<Kind> {
             create: flow(How::Async, 1, 4.0),
             update: flow(How::Async, 1, 4.0),
             delete: flow(How::Async, 1, 2.0),
-            parts: &[parts::RULES],
+            parts: &[parts::RULES, parts::DEFAULT_RULES],
             in_use: "InUseNetworkSecurityGroupCannotBeDeleted",
             verb: "NetworkSecurityGroup",
             rules: &SecurityGroup,
@@ -41,9 +42,21 @@ pub fn rows() -> Vec<Kind> {
             create: flow(How::Async, 1, 4.0),
             update: flow(How::Async, 1, 4.0),
             delete: SLOW_DELETE,
+            refs: &[parts::ADDRESS_PREFIX],
             in_use: "PublicIPAddressCannotBeDeleted",
             verb: "PublicIpAddress",
             rules: &PublicAddress,
+            ..BASE
+        },
+        Kind {
+            path: "publicIPPrefixes",
+            since: "2018-07-01",
+            create: flow(How::Async, 1, 4.0),
+            update: flow(How::Async, 1, 4.0),
+            delete: SLOW_DELETE,
+            in_use: "InUsePublicIpPrefixCannotBeDeleted",
+            verb: "PublicIpPrefix",
+            rules: &PublicPrefix,
             ..BASE
         },
         Kind {
@@ -73,7 +86,7 @@ pub fn rows() -> Vec<Kind> {
             create: flow(How::Async, 10, 14.0),
             update: flow(How::Async, 10, 14.0),
             delete: SLOW_DELETE,
-            refs: &[parts::NAT_ADDRESSES],
+            refs: &[parts::NAT_ADDRESSES, parts::NAT_PREFIXES],
             in_use: "InUseNatGatewayCannotBeDeleted",
             verb: "NatGateway",
             rules: &NatGateway,
@@ -320,6 +333,7 @@ impl Rules for PublicAddress {
         keep_guid(prep, doc);
         default_sku(doc);
         let standard = doc["sku"]["name"].as_str() == Some("Standard");
+        let place = doc.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
         let p = properties(doc);
         for computed in ["ipConfiguration", "natGateway"] {
             p.remove(computed);
@@ -334,6 +348,13 @@ impl Rules for PublicAddress {
                 "PublicIPAddressWithStandardSkuMustUseStaticAllocation",
                 format!("Standard sku publicIp {} must have AllocationMethod set to Static.", prep.id),
             ));
+        }
+        let place = place.replace(' ', "").to_lowercase();
+        if let Some(dns) = p.get_mut("dnsSettings").and_then(Value::as_object_mut)
+            && let Some(label) = dns.get("domainNameLabel").and_then(Value::as_str)
+        {
+            let fqdn = format!("{label}.{place}.cloudapp.azure.com");
+            dns.insert("fqdn".into(), fqdn.into());
         }
         p.remove("ipAddress");
         if let Some(ip) = prep.old.and_then(|o| o.property("ipAddress")) {
@@ -368,6 +389,60 @@ impl Rules for PublicAddress {
     }
 }
 
+struct PublicPrefix;
+
+impl Rules for PublicPrefix {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        default(doc, "sku", json!({"name": "Standard"}));
+        default_sku(doc);
+        let p = properties(doc);
+        p.remove("publicIPAddresses");
+        default(p, "publicIPAddressVersion", "IPv4");
+        default(p, "ipTags", json!([]));
+        let allowed = if p["publicIPAddressVersion"].as_str() == Some("IPv6") { 124..=127 } else { 28..=31 };
+        let length = p.get("prefixLength").and_then(Value::as_i64).unwrap_or(0);
+        if !allowed.contains(&length) {
+            return Err(bad(
+                "PublicIpPrefixLengthInvalid",
+                format!(
+                    "Prefix length {length} is not valid: it must be between {} and {}.",
+                    allowed.start(),
+                    allowed.end()
+                ),
+            ));
+        }
+        p.remove("ipPrefix");
+        if let Some(old) = prep.old {
+            if old.property("prefixLength").and_then(Value::as_i64) != Some(length) {
+                return Err(bad(
+                    "PublicIpPrefixUpdateNotAllowed",
+                    "The length of a public IP prefix cannot be changed.".into(),
+                ));
+            }
+            if let Some(ip) = old.property("ipPrefix") {
+                p.insert("ipPrefix".into(), ip.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn settled(&self, state: &State, record: &mut Record) {
+        let key = record.id.key().clone();
+        let p = properties(&mut record.doc);
+        if p.contains_key("ipPrefix") {
+            return;
+        }
+        let n = state.derive(&key, "ipPrefix").to_be_bytes();
+        let length = p.get("prefixLength").and_then(Value::as_i64).unwrap_or(28);
+        let text = match p["publicIPAddressVersion"].as_str() {
+            Some("IPv6") => format!("2603:1030:{:x}:{:x}::/{length}", u16::from(n[0]), u16::from(n[1])),
+            _ => format!("20.{}.{}.{}/{length}", n[0], n[1], n[2] & 0xf0),
+        };
+        p.insert("ipPrefix".into(), text.into());
+    }
+}
+
 struct LoadBalancer;
 
 impl Rules for LoadBalancer {
@@ -378,7 +453,24 @@ impl Rules for LoadBalancer {
         for part in parts::LOAD_BALANCER {
             default(p, part.list, json!([]));
         }
+        for f in p.get_mut("frontendIPConfigurations").and_then(Value::as_array_mut).into_iter().flatten() {
+            let inside = f["properties"]["subnet"].is_object();
+            if let Some(q) = f.get_mut("properties").and_then(Value::as_object_mut).filter(|_| inside) {
+                default(q, "privateIPAddressVersion", "IPv4");
+            }
+        }
         allocate(prep, p, "frontendIPConfigurations")
+    }
+
+    fn flow(&self, doc: &Map<String, Value>) -> Option<Flow> {
+        // A frontend inside of a network takes a while; a public one is there at once.
+        let frontends = doc.get("properties").and_then(|p| p.get("frontendIPConfigurations"));
+        let inside = frontends
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .any(|f| f["properties"]["subnet"].is_object());
+        inside.then_some(flow(How::Async, 3, 4.0))
     }
 }
 

@@ -132,6 +132,7 @@ pub struct Forward {
     pub subscription: Option<String>,
     pub caller: Caller,
     pub version: String,
+    pub at: Timestamp,
     /// The system data to tell, of writes.
     pub system_data: Option<Value>,
     /// Whether the resource has an identity, and whether it is its own.
@@ -158,6 +159,7 @@ impl Forward {
             subscription: subscription.map(str::to_owned),
             caller: caller.clone(),
             version: call.query("api-version").unwrap_or_default().to_owned(),
+            at: now,
             system_data: writes.then(|| headers::system_data(caller, old, now)),
             identity: headers::identity_of(body.as_ref(), old)
                 .map(|(own, _)| own)
@@ -213,9 +215,8 @@ fn written(call: &Call) -> String {
 /// Sends a request on and brings the answer back.
 pub async fn forward(world: &Arc<World>, f: Forward, call: &Call) -> Reply {
     let Some(provider) = world.providers.find(&f.namespace) else { return f.unreachable().reply() };
-    let now = world.now();
     if let Some(s) = &f.subscription {
-        world.providers.announce(provider, s, &f.caller.tenant, now).await;
+        world.providers.announce(provider, s, &f.caller.tenant, f.at).await;
     }
     let sent = written(call);
     let url = format!("{}{sent}", call.base);
@@ -252,7 +253,7 @@ pub async fn forward(world: &Arc<World>, f: Forward, call: &Call) -> Reply {
             .reply();
         }
     };
-    track::answered(world, &f, call, &answer, now);
+    track::answered(world, &f, call, &answer, f.at);
     reply(provider, call, answer)
 }
 

@@ -42,7 +42,7 @@ pub struct ServeArgs {
     pub issuer_cas: Vec<PathBuf>,
     /// Write `export` lines here (mode 0600): all that az and the SDKs need
     ///
-    /// Beside it, FILE.ca.pem holds the authorities to trust, and FILE.az will hold az's logins, apart from your own.
+    /// Beside it, FILE.ca.pem holds the authorities to trust, and FILE.az/ will hold az's logins, apart from your own.
     #[arg(long, value_name = "FILE")]
     pub env_out: Option<PathBuf>,
     /// Write the owner's credentials here (mode 0600), as installers read them

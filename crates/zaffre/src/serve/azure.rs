@@ -103,10 +103,29 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// The environment, and the files it points to. Paths are absolute: it is sourced from anywhere.
 fn write_env(sim: &AzureSim, path: &Path, system_roots: Option<&str>) -> anyhow::Result<()> {
     let absolute = std::path::absolute(path).with_context(|| format!("cannot write {}", path.display()))?;
-    let (bundle, az) = (beside(&absolute, ".ca.pem"), beside(&absolute, ".az"));
+    let (bundle, az) = (beside(&absolute, ".ca.pem"), az_directory(&absolute, sim.ca_pem())?);
     // With the system's roots, so that what a client reaches without the proxy is trusted as ever.
     private(&bundle, &format!("{}{}", sim.ca_pem(), system_roots.unwrap_or_default()))?;
     private(path, &sim.env_with(Some(&bundle), Some(&az)))
+}
+
+/// Where az keeps its logins and tokens: a directory per world. Another world has the same client with other keys, and
+/// az would show it tokens of this one; what a former world left is of no use to anybody.
+fn az_directory(env: &Path, ca_pem: &str) -> anyhow::Result<PathBuf> {
+    let parent = beside(env, ".az");
+    // The end of a certificate is its signature: no two are alike.
+    let body: String = ca_pem.lines().filter(|l| !l.starts_with("---")).collect();
+    let signature: Vec<char> = body.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = format!("world-{}", signature.iter().rev().take(16).collect::<String>());
+    for entry in std::fs::read_dir(&parent).into_iter().flatten().flatten() {
+        let old = entry.file_name();
+        let old = old.to_string_lossy();
+        if old.starts_with("world-") && *old != *name {
+            let path = entry.path();
+            std::fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(parent.join(name))
 }
 
 fn private(path: &Path, text: &str) -> anyhow::Result<()> {

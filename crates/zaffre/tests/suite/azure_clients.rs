@@ -112,9 +112,38 @@ fn the_azure_cli_at_the_shell() {
     assert!(why.contains("(ResourceNotFound)"), "{why}");
     assert_eq!(az(&["group", "delete", "-n", "g", "--yes"]).0, Some(0));
     // Logins of the simulator are kept apart from a person's own.
-    assert!(
-        lab.dir.path().join("env.az/azureProfile.json").exists() && !lab.dir.path().join(".azure").exists()
-    );
+    assert!(Path::new(&value("AZURE_CONFIG_DIR")).join("azureProfile.json").exists());
+    assert!(!lab.dir.path().join(".azure").exists());
+}
+
+/// A world that starts anew has other keys: az must not show it tokens of the one before.
+#[test]
+fn the_azure_cli_when_the_world_is_another() {
+    let Some(python) = tools::python_az() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let (server, env) = serve_azure(dir.path(), &["--in-memory"]);
+        let value = |name: &str| env.iter().find(|(n, _)| n == name).unwrap().1.clone();
+        let who = [value("AZURE_CLIENT_ID"), value("AZURE_CLIENT_SECRET"), value("AZURE_TENANT_ID")];
+        let mut c = Command::new(&python);
+        c.args([
+            "-m",
+            "azure.cli",
+            "login",
+            "--service-principal",
+            "-u",
+            &who[0],
+            "-p",
+            &who[1],
+            "-t",
+            &who[2],
+        ]);
+        let out = c.envs(env.iter().cloned()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(server.stop().unwrap().success());
+    }
+    let worlds = std::fs::read_dir(dir.path().join("env.az")).unwrap().count();
+    assert_eq!(worlds, 1, "what the first left is gone");
 }
 
 #[test]
