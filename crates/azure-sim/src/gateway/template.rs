@@ -455,7 +455,8 @@ mod tests {
         let many = vec!["[variables('v')]"; 1000];
         let laughs = json!({"variables": {"v": many, "w": vec!["[variables('v')]"; 1000]}});
         let none = |_: &str| None;
-        let t = Template::new(&laughs, &Value::Null, &place(), &none);
+        let here = place();
+        let t = Template::new(&laughs, &Value::Null, &here, &none);
         assert_eq!(t.value(&json!("[variables('w')]"), 0), Err(Error::Deep));
         assert_eq!(eval(&format!("[{}1{}]", "not(".repeat(50), ")".repeat(50))), Err(Error::Deep));
     }
