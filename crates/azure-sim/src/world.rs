@@ -474,13 +474,11 @@ impl World {
     pub fn journal_page(&self, after: u64, limit: usize, principal: Option<&str>) -> Value {
         let state = self.state.lock();
         let known = |id: &str| state.directory.principal(id);
-        let fits = |e: &Entry| {
+        let fits = |who: Option<&str>| {
             principal.is_none_or(|wanted| {
-                e.principal.as_deref().is_some_and(|id| {
-                    id.eq_ignore_ascii_case(wanted)
-                        || known(id)
-                            .is_some_and(|p| p.name == wanted || p.client_id.eq_ignore_ascii_case(wanted))
-                })
+                let same = |id: &str| id.eq_ignore_ascii_case(wanted);
+                let named = |id: &str| known(id).is_some_and(|p| p.name == wanted || same(&p.client_id));
+                who.is_some_and(|id| same(id) || named(id))
             })
         };
         let (page, last) = {

@@ -82,7 +82,7 @@ impl Provider {
             "PUT" => {
                 let mut body = seen.body.clone();
                 body["location"] = json!("westus2");
-                let new = clusters.insert(path.clone(), (body.clone(), None)).is_none();
+                let new = clusters.insert(path, (body.clone(), None)).is_none();
                 let (b, body) = reply(if new { 201 } else { 200 }, body);
                 let status = format!(
                     "{own}/subscriptions/s/providers/{NS}/locations/westus2/hcpOperationStatuses/1?api-version=2024-06-10-preview"

@@ -6,9 +6,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use jiff::Timestamp;
 use jsonwebtoken::jwk::Jwk;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Validation};
 use parking_lot::{Mutex, MutexGuard};
-use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize, SigningKey};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct Caller {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("cannot generate a signing key")]
+    #[error("cannot make or use a signing key")]
     Generate(#[source] rcgen::Error),
     #[error("cannot use a signing key")]
     Use(#[source] jsonwebtoken::errors::Error),
@@ -34,7 +34,7 @@ pub enum KeyError {
 struct Key {
     kid: String,
     pem: String,
-    encoding: EncodingKey,
+    pair: KeyPair,
     decoding: DecodingKey,
     jwk: Value,
 }
@@ -73,6 +73,7 @@ fn generate() -> Result<Key, KeyError> {
 }
 
 fn read(pem: String) -> Result<Key, KeyError> {
+    let pair = KeyPair::from_pem(&pem).map_err(KeyError::Generate)?;
     let encoding = EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(KeyError::Use)?;
     let mut jwk = Jwk::from_encoding_key(&encoding, Algorithm::RS256).map_err(KeyError::Use)?;
     let kid = jwk.thumbprint(jsonwebtoken::jwk::ThumbprintHash::SHA256).map_err(KeyError::Use)?;
@@ -84,7 +85,7 @@ fn read(pem: String) -> Result<Key, KeyError> {
     if let Some(o) = jwk.as_object_mut() {
         o.remove("alg");
     }
-    Ok(Key { kid, pem, encoding, decoding, jwk })
+    Ok(Key { kid, pem, pair, decoding, jwk })
 }
 
 impl Keys {
@@ -135,10 +136,12 @@ impl Keys {
     pub fn sign(&self, claims: &Value) -> Result<String, KeyError> {
         let keys = self.keys();
         let Some(key) = keys.first() else { return Ok(String::new()) };
-        let mut header = Header::new(Algorithm::RS256);
-        header.kid = Some(key.kid.clone());
-        header.x5t = Some(key.kid.clone());
-        jsonwebtoken::encode(&header, claims, &key.encoding).map_err(KeyError::Use)
+        let header = json!({"typ": "JWT", "alg": "RS256", "x5t": key.kid, "kid": key.kid});
+        let [header, claims] = [&header, claims].map(|v| URL_SAFE_NO_PAD.encode(v.to_string()));
+        let signed = format!("{header}.{claims}");
+        // By the key that is at hand: jsonwebtoken reads and checks it anew for every signature.
+        let signature = key.pair.sign(signed.as_bytes()).map_err(KeyError::Generate)?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
     /// The claims of a token whose signature is ours.

@@ -180,7 +180,7 @@ fn delete(cx: &mut Cx<'_>, record: &Record) -> Reply {
     let place = record.location().unwrap_or_default().to_owned();
     let effect = Effect::RemoveGroup(record.id.key().clone());
     let (token, _, _) =
-        operations::begin(cx, record.kind, &record.id, &place, flow, effect, "DeleteResourceGroup".into());
+        operations::begin(cx, record.kind, &record.id, &place, flow, effect, "DeleteResourceGroup");
     // What providers elsewhere hold goes first, however long that takes.
     if cx.state.below(record.id.key()).any(|r| kinds::is_proxied(r.kind)) {
         cx.state.wait(&token);

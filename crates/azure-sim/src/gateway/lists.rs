@@ -7,7 +7,7 @@ use crate::state::{Record, Subscription};
 use crate::wire::{Fault, Reply};
 use arm::{ResourceId, SkipToken, code};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// What a collection shows at once when the client does not say.
@@ -106,7 +106,7 @@ fn page(cx: &Cx<'_>, records: impl Iterator<Item = Arc<Record>>, each: impl Fn(&
         value.push(each(&r));
         last = Some(r.id.key().to_string());
     }
-    let mut body = json!({"value": value});
+    let mut body = Value::Object(Map::from_iter([("value".to_owned(), Value::Array(value))]));
     if let Some(key) = last.filter(|_| more) {
         let mut query: Vec<String> = Vec::new();
         for (k, v) in cx.call.query.iter().filter(|(k, _)| !k.eq_ignore_ascii_case("$skiptoken")) {

@@ -44,7 +44,7 @@ pub fn begin(
     location: &str,
     flow: Flow,
     effect: Effect,
-    name: String,
+    name: &str,
 ) -> (Arc<str>, String, String) {
     let key = id.key().clone();
     cx.state.bump(&key);
@@ -54,7 +54,7 @@ pub fn begin(
     cx.state.begin(Operation {
         retry: flow.retry,
         accepted: !matches!(kind.operations, Operations::ByLocation),
-        ..Operation::new(token.clone(), due, effect, name)
+        ..Operation::new(token.clone(), due, effect, cx.state.word(name))
     });
     let (status, result) = urls(cx, kind, id, location, &guid);
     (token, status, result)

@@ -121,7 +121,7 @@ fn preconditions(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
 /// One writer per tree.
 fn idle(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
     let Some((op, _)) = old.and_then(|o| o.busy.as_ref()) else { return Ok(()) };
-    let name = cx.state.operations.get(op).map_or("", |o| o.name.as_str());
+    let name = cx.state.operations.get(op).map_or("", |o| &*o.name);
     let id = old.map_or("", |o| o.id.as_str());
     let detail =
         ErrorDetail::new(code::RETRYABLE_ERROR, "A retryable error occurred.").with_detail(ErrorDetail::new(
@@ -388,14 +388,14 @@ fn write(
     let mut headers = None;
     if flow.how != How::Sync {
         let effect = match late {
-            Some(why) => Effect::Fail(record.id.key().clone(), why),
+            Some(why) => Effect::Fail(record.id.key().clone(), Box::new(why)),
             None if running => Effect::Settle(record.id.key().clone()),
             None => Effect::Nothing,
         };
         let verb = touched.as_ref().map_or(kind.verb, |(p, _)| p.verb);
         let place = record.location().unwrap_or("global").to_owned();
         let (token, status, result) =
-            operations::begin(cx, kind, &record.id, &place, flow, effect, format!("Put{verb}Operation"));
+            operations::begin(cx, kind, &record.id, &place, flow, effect, &format!("Put{verb}Operation"));
         if running {
             record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list.to_owned(), n.clone()))));
         }
@@ -504,7 +504,7 @@ fn begin_delete(
 ) -> Reply {
     let place = record.location().unwrap_or("global").to_owned();
     let name = format!("Delete{verb}Operation");
-    let (token, status, result) = operations::begin(cx, record.kind, &record.id, &place, flow, effect, name);
+    let (token, status, result) = operations::begin(cx, record.kind, &record.id, &place, flow, effect, &name);
     let mut busy = record.clone();
     busy.phase = if part.is_some() { Phase::Updating } else { Phase::Deleting };
     busy.busy = Some((token, part));

@@ -521,10 +521,8 @@ fn check_record(prep: &Prep<'_>, p: &Map<String, Value>) -> Result<(), Fault> {
                 }
             }
         }
-        "PTR" => {
-            if records("PTRRecords").iter().any(|r| text(r, "ptrdname").is_empty()) {
-                return Err(wrong("A PTR record has a ptrdname.".into()));
-            }
+        "PTR" if records("PTRRecords").iter().any(|r| text(r, "ptrdname").is_empty()) => {
+            return Err(wrong("A PTR record has a ptrdname.".into()));
         }
         _ => {}
     }

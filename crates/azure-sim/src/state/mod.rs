@@ -20,7 +20,7 @@ use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// How long the status of an operation can be asked for after its end.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -39,6 +39,16 @@ pub struct Edge {
     pub one: bool,
     /// The source in its own casing.
     pub text: Arc<str>,
+}
+
+/// An empty `Arc<str>` is an allocation, too.
+static NOTHING: LazyLock<Key> = LazyLock::new(|| "".into());
+
+impl Edge {
+    /// Before all edges to `target`.
+    fn first(target: Key) -> Edge {
+        Edge { target, source: NOTHING.clone(), back: "", one: false, text: NOTHING.clone() }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +77,8 @@ pub struct State {
     pub directory: Directory,
     pub assignments: Assignments,
     serial: u64,
+    /// Names of operations: few, and the same over and over.
+    words: OrdSet<Arc<str>>,
 }
 
 impl State {
@@ -86,6 +98,7 @@ impl State {
             directory: Directory::default(),
             assignments: Assignments::default(),
             serial: 0,
+            words: OrdSet::new(),
         }
     }
 
@@ -109,7 +122,8 @@ impl State {
         self.generations.insert(key.clone(), n.wrapping_add(1));
     }
 
-    pub fn put(&mut self, record: Record, edges: Vec<Edge>) {
+    pub fn put(&mut self, mut record: Record, edges: Vec<Edge>) {
+        record.fit();
         let key = record.id.key().clone();
         self.forget_edges(&key);
         self.edges.extend(edges);
@@ -118,7 +132,8 @@ impl State {
     }
 
     /// Replaces a record whose references did not change.
-    pub fn replace(&mut self, record: Record) {
+    pub fn replace(&mut self, mut record: Record) {
+        record.fit();
         self.records.insert(record.id.key().clone(), Arc::new(record));
     }
 
@@ -180,23 +195,32 @@ impl State {
     /// Who refers to `target`.
     pub fn edges_to<'a>(&'a self, target: &str) -> impl Iterator<Item = &'a Edge> + use<'a> {
         let target: Key = target.into();
-        let from = Edge { target: target.clone(), source: "".into(), back: "", one: false, text: "".into() };
+        let from = Edge::first(target.clone());
         self.edges.range(from..).take_while(move |e| e.target == target)
     }
 
     /// A reference from outside into `key` or anything below it.
     pub fn used_by(&self, key: &str, outside: &str) -> Option<&Edge> {
-        let from = Edge { target: key.into(), source: "".into(), back: "", one: false, text: "".into() };
+        let from = Edge::first(key.into());
         self.edges
             .range(from..)
             .take_while(|e| e.target.starts_with(key))
             .find(|e| is_within(&e.target, key) && !is_within(&e.source, outside))
     }
 
+    /// A word that many operations have, shared with one that has it.
+    pub fn word(&self, text: &str) -> Arc<str> {
+        match self.words.get(text) {
+            Some(w) => w.clone(),
+            None => text.into(),
+        }
+    }
+
     /// Starts an operation; without `due` it waits to be told.
     pub fn begin(&mut self, mut operation: Operation) {
         self.serial += 1;
         operation.serial = self.serial;
+        self.words.insert(operation.name.clone());
         if let Some(at) = operation.due {
             self.due.insert((at, self.serial, operation.id.clone()));
         }
@@ -230,6 +254,7 @@ impl State {
         let outcome = operation::apply(self, &op);
         let mut op = (*op).clone();
         op.outcome = Some(outcome);
+        op.effect = Effect::Nothing;
         op.ended = Some(at);
         self.ended.insert((at, op.id.clone()));
         self.operations.insert(op.id.clone(), Arc::new(op));
@@ -258,14 +283,14 @@ impl State {
     /// Ends an operation that waited with an error, and leaves what it was about.
     pub fn fail(&mut self, id: &str, about: &Key, why: arm::ErrorDetail, at: Timestamp) {
         let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none()).cloned() else { return };
-        let failed = Operation { effect: Effect::Fail(about.clone(), why), ..(*op).clone() };
+        let failed = Operation { effect: Effect::Fail(about.clone(), Box::new(why)), ..(*op).clone() };
         self.operations.insert(op.id.clone(), Arc::new(failed));
         self.finish(id, at);
     }
 
     /// Puts back what was remembered; with its place in the orders of what is due and of what ended.
     pub fn restore_operation(&mut self, operation: Operation) {
-        self.forget_operation(&operation.id.clone());
+        self.forget_operation(&operation.id);
         self.serial = self.serial.max(operation.serial);
         match (&operation.outcome, operation.ended, operation.due) {
             (Some(_), Some(at), _) => {

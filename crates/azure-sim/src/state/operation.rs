@@ -15,7 +15,7 @@ pub enum Effect {
     /// Was done when it was accepted.
     Nothing,
     /// It fails, and leaves the resource so.
-    Fail(Key, ErrorDetail),
+    Fail(Key, Box<ErrorDetail>),
     /// The resource is gone.
     Remove(Key),
     /// An element of an embedded list is gone.
@@ -31,13 +31,13 @@ pub struct Operation {
     pub id: Arc<str>,
     pub due: Option<Timestamp>,
     pub effect: Effect,
-    pub outcome: Option<Result<(), ErrorDetail>>,
+    pub outcome: Option<Result<(), Box<ErrorDetail>>>,
     /// Seconds for `Retry-After` while it runs.
     pub retry: u32,
     /// Whether its status is answered with 202 while it runs.
     pub accepted: bool,
     /// Such as `PutSubnetOperation`, for the errors that name it.
-    pub name: String,
+    pub name: Arc<str>,
     /// Which of those due at the same time comes first.
     #[serde(default)]
     pub serial: u64,
@@ -50,7 +50,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    pub fn new(id: Arc<str>, due: Option<Timestamp>, effect: Effect, name: String) -> Operation {
+    pub fn new(id: Arc<str>, due: Option<Timestamp>, effect: Effect, name: Arc<str>) -> Operation {
         Operation {
             id,
             due,
@@ -76,7 +76,7 @@ impl PartialEq for Operation {
 impl Eq for Operation {}
 
 /// Carries out the effect; an error is the operation's failure.
-pub fn apply(state: &mut State, op: &Operation) -> Result<(), ErrorDetail> {
+pub fn apply(state: &mut State, op: &Operation) -> Result<(), Box<ErrorDetail>> {
     match &op.effect {
         Effect::Nothing => {}
         Effect::Settle(key) => settle(state, key, Phase::Succeeded),
@@ -122,17 +122,17 @@ fn remove_part(state: &mut State, key: &Key, list: &str, name: &str) {
     state.put(record, edges);
 }
 
-fn remove_group(state: &mut State, key: &Key) -> Result<(), ErrorDetail> {
+fn remove_group(state: &mut State, key: &Key) -> Result<(), Box<ErrorDetail>> {
     if let Some(user) = state.used_by(key, key).cloned() {
         settle(state, key, Phase::Succeeded);
         let name = key.rsplit('/').next().unwrap_or_default();
-        return Err(ErrorDetail::new(
+        return Err(Box::new(ErrorDetail::new(
             "ResourceGroupDeletionBlocked",
             format!(
                 "Deletion of resource group '{name}' failed as resources with identifiers '{}' could not be deleted: they are used by '{}'.",
                 user.target, user.text
             ),
-        ));
+        )));
     }
     state.remove(key);
     Ok(())

@@ -61,7 +61,40 @@ impl PartialEq for Record {
 
 impl Eq for Record {}
 
+/// The same with no room to grow: documents grow while they are worked on, then stay.
+fn fitted(v: Value) -> Value {
+    match v {
+        Value::Object(m) => Value::Object(fitted_map(m)),
+        Value::Array(l) => {
+            let mut out = Vec::with_capacity(l.len());
+            out.extend(l.into_iter().map(fitted));
+            Value::Array(out)
+        }
+        Value::String(mut s) => {
+            s.shrink_to_fit();
+            Value::String(s)
+        }
+        other => other,
+    }
+}
+
+fn fitted_map(m: Map<String, Value>) -> Map<String, Value> {
+    let mut out = Map::with_capacity(m.len());
+    for (mut k, v) in m {
+        k.shrink_to_fit();
+        out.insert(k, fitted(v));
+    }
+    out
+}
+
 impl Record {
+    /// Takes as little memory as it can.
+    pub fn fit(&mut self) {
+        self.doc = fitted_map(std::mem::take(&mut self.doc));
+        self.etag.shrink_to_fit();
+        self.targets.shrink_to_fit();
+    }
+
     pub fn properties(&self) -> Option<&Map<String, Value>> {
         self.doc.get("properties").and_then(Value::as_object)
     }
