@@ -14,6 +14,7 @@
 //! See `docs/azure-client.md` for how to use it.
 
 pub mod cloud;
+mod connect;
 pub mod credential;
 mod env;
 pub mod graph;
@@ -26,6 +27,7 @@ mod secret;
 mod timing;
 
 pub use cloud::{Cloud, CloudError};
+pub use connect::{ConnectError, Connected, connect};
 pub use credential::{Credential, CredentialError, EntraFault};
 pub use env::Env;
 pub use graph::Graph;

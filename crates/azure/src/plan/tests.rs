@@ -27,7 +27,7 @@ fn landing() -> Goal {
         .present(Desired::new(assignment, json!({"properties": {"principalId": reference(&identity, "/properties/principalId")}})))
         .present(Desired::new(net("virtualNetworks", "v/subnets/a"), json!({"properties": {"addressPrefix": "10.0.0.0/24", "networkSecurityGroup": {"id": nsg}, "natGateway": {"id": nat}}})))
         .present(Desired::new(net("virtualNetworks", "v/subnets/b"), json!({"properties": {"addressPrefix": "10.0.1.0/24"}})))
-        .present(Desired::new(nat.clone(), json!({"location": "westus2", "properties": {"publicIpAddresses": [{"id": pip}]}})))
+        .present(Desired::new(nat, json!({"location": "westus2", "properties": {"publicIpAddresses": [{"id": pip}]}})))
         .present(Desired::new(vnet, json!({"location": "West US 2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}})))
         .present(Desired::new(pip, json!({"location": "westus2"})))
         .present(Desired::new(nsg, json!({"location": "westus2", "properties": {"securityRules": [{"name": "r", "properties": {"priority": 100}}]}})))
@@ -333,7 +333,7 @@ proptest! {
             }
         }
         prop_assert_eq!(report.is_good(), failing.is_empty());
-        let world = report.resources.clone();
+        let world = report.resources;
         let left = plan(&goal, &world).unwrap();
         prop_assert_eq!(left.is_empty(), failing.is_empty());
         prop_assert!(plan(&goal, &done(&left, world)).unwrap().is_empty());

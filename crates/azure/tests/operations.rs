@@ -1,0 +1,115 @@
+//! Operations that outlive whoever began them.
+
+use crate::support::{target, target_with};
+use arm::ResourceId;
+use azure::ops::VirtualNetworks;
+use azure::{ClientOptions, Condition, Lro, connect};
+use azure_sim::Profile;
+use serde_json::json;
+use std::time::Duration;
+
+fn net(location: &str) -> arm::types::VirtualNetwork {
+    let body =
+        json!({"location": location, "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}});
+    serde_json::from_value(body).unwrap()
+}
+
+#[tokio::test]
+async fn a_new_process_goes_on_where_the_old_one_stopped() {
+    let t = target_with(Profile::Manual).await;
+    // A group's deletion waits for nobody in the manual profile, so this test makes its own.
+    let groups = t.client.arm::<azure::ops::ResourceGroups>();
+    let g = groups
+        .id(&t.subscription, &format!("zaffre-contract-resume-{}", &t.client.timing().random.uuid()[..8]))
+        .unwrap();
+    groups.put(&g, &serde_json::from_value(json!({"location": t.location})).unwrap()).await.unwrap();
+    let stored: String = {
+        let first = connect(&t.env, ClientOptions::default()).await.unwrap().client;
+        let arm = first.arm::<VirtualNetworks>();
+        let id = arm.id(&g, "v").unwrap();
+        let mut begun = arm.begin_put(&id, &net(&t.location), &Condition::Always).await.unwrap();
+        assert!(!begun.is_done());
+        if t.sim.is_some() {
+            assert!(!begun.poll().await.unwrap(), "nothing ends by itself here");
+        }
+        serde_json::to_string(begun.token()).unwrap()
+        // Operation and client are dropped here.
+    };
+    assert!(
+        !stored.contains("Bearer") && !stored.contains("eyJ"),
+        "a token to resume is no token to sign in: {stored}"
+    );
+    let lro: Lro = serde_json::from_str(&stored).unwrap();
+    let second = connect(&t.env, ClientOptions::default()).await.unwrap().client;
+    let mut resumed = second.arm::<VirtualNetworks>().resume(lro.clone());
+    if let Some(sim) = &t.sim {
+        assert!(!resumed.poll().await.unwrap());
+        assert_eq!(sim.world().finish_operations(), 1);
+    }
+    let made = resumed.wait().await.unwrap();
+    assert_eq!(made.properties.unwrap().provisioning_state, Some(arm::ProvisioningState::Succeeded));
+    // Resuming what is long over gives the same.
+    let again = second.arm::<VirtualNetworks>().resume(lro).wait().await.unwrap();
+    assert_eq!(again.name.as_deref(), Some("v"));
+
+    let arm = second.arm::<VirtualNetworks>();
+    let mut gone = arm.begin_delete(&arm.id(&g, "v").unwrap(), &Condition::Always).await.unwrap();
+    let lro: Lro = serde_json::from_str(&serde_json::to_string(gone.token()).unwrap()).unwrap();
+    if let Some(sim) = &t.sim {
+        assert!(!gone.poll().await.unwrap());
+        sim.world().finish_operations();
+    }
+    second.resume::<serde_json::Value>(lro).wait_raw().await.unwrap();
+    assert!(!arm.exists(&arm.id(&g, "v").unwrap()).await.unwrap());
+    let mut deleting = groups.begin_delete(&g, &Condition::Always).await.unwrap();
+    if let Some(sim) = &t.sim {
+        sim.world().finish_operations();
+    }
+    deleting.wait_raw().await.unwrap();
+}
+
+#[tokio::test]
+async fn patience_ends_and_the_operation_does_not() {
+    let t = target_with(Profile::Manual).await;
+    let Some(sim) = t.only_sim("an operation that never ends") else { return };
+    let g = ResourceId::group_scope(t.subscription_id(), "zaffre-dns").unwrap();
+    let options = ClientOptions { poll_patience: Duration::ZERO, ..ClientOptions::default() };
+    let options = ClientOptions { timing: crate::faults::hasty(), ..options };
+    let client = connect(&t.env, options).await.unwrap().client;
+    let arm = client.arm::<VirtualNetworks>();
+    let mut begun =
+        arm.begin_put(&arm.id(&g, "v").unwrap(), &net("westus2"), &Condition::Always).await.unwrap();
+    let still = begun.wait_raw().await.unwrap_err();
+    assert!(matches!(still, azure::Error::StillRunning { .. }) && still.is_transient(), "{still}");
+    sim.world().finish_operations();
+    assert!(begun.poll().await.unwrap());
+    assert!(begun.wait().await.is_ok());
+}
+
+#[tokio::test]
+async fn every_style_ends() {
+    // The measured times, a fiftieth of them: operations are really pending when they are looked at.
+    let t = target_with(Profile::Fast).await;
+    t.in_group("styles", async |g: ResourceId| {
+        let arm = t.client.arm::<VirtualNetworks>();
+        let id = arm.id(&g, "v").unwrap();
+        let begun = arm.begin_put(&id, &net(&t.location), &Condition::Always).await.unwrap();
+        assert!(!begun.is_done(), "a network takes a while");
+        begun.wait().await.unwrap();
+        let zones = t.client.arm::<azure::ops::PrivateDnsZones>();
+        let zone = zones.id(&g, "x.local").unwrap();
+        let body = serde_json::from_value(json!({"location": "global"})).unwrap();
+        let begun = zones.begin_put(&zone, &body, &Condition::Always).await.unwrap();
+        assert_eq!((begun.status, begun.is_done()), (202, false));
+        assert_eq!(begun.wait().await.unwrap().name.as_deref(), Some("x.local"));
+        zones.delete(&zone).await.unwrap();
+        arm.delete(&id).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn instant_targets_are_instant() {
+    let t = target().await;
+    assert!(t.client.credential().describe().contains("secret of application") || t.sim.is_none());
+}
