@@ -51,7 +51,7 @@ fn landing(t: &Target, g: &ResourceId) -> Goal {
         .present(subnet("b", "10.0.1.0/24"))
         .present(subnet("c", "10.0.2.0/24"))
         .present(Desired::new(nat.clone(), json!({"location": l, "sku": {"name": "Standard"}, "properties": {"publicIpAddresses": [{"id": pip}]}})))
-        .present(Desired::new(pip.clone(), json!({"location": l, "sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}})))
+        .present(Desired::new(pip, json!({"location": l, "sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}})))
         .present(Desired::new(vnet.clone(), json!({"location": l, "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}})))
         .present(Desired::new(nsg.clone(), json!({"location": l})))
         .present(Desired::new(identity.clone(), json!({"location": l})))

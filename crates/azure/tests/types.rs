@@ -236,10 +236,13 @@ async fn private_dns() {
         let link = make::<PrivateDnsLinks>(&t, &zone, "link", body.clone()).await;
         // A second link of the same network is refused by the operation, not by the call.
         let links = t.client.arm::<PrivateDnsLinks>();
-        let again = links.put(&links.id(&zone, "other").unwrap(), &serde_json::from_value(body).unwrap()).await;
+        let other = links.id(&zone, "other").unwrap();
+        let again = links.put(&other, &serde_json::from_value(body).unwrap()).await;
         assert_eq!(again.unwrap_err().code(), Some("Conflict"));
         let linked = t.client.arm::<PrivateDnsZones>().delete(&zone).await.unwrap_err();
         assert_eq!((linked.status(), linked.code()), (Some(409), Some("CannotDeleteResource")));
+        // Whether the failed one left something behind is the service's affair.
+        links.delete(&other).await.unwrap();
         remove::<PrivateDnsLinks>(&t, &link).await;
         remove::<PrivateDnsA>(&t, &api).await;
         remove::<PrivateDnsZones>(&t, &zone).await;

@@ -299,9 +299,9 @@ impl Client {
             Err(source) => {
                 tracing::debug!(%method, %path, attempt = state.made, error = %source, "not answered");
                 let trouble = match &source {
-                    e if e.never_sent() => Trouble::NeverSent,
+                    HttpError::Connect { .. } => Trouble::NeverSent,
                     HttpError::Timeout { .. } | HttpError::Lost { .. } => Trouble::Lost,
-                    // Too large or misconfigured: it would be so again.
+                    // Too large, untrusted or misconfigured: it would be so again.
                     _ => Trouble::Answered { status: 0, code: String::new(), said: None },
                 };
                 let failure = Error::Send { method, path, attempts: state.made, source };
