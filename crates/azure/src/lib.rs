@@ -39,3 +39,8 @@ pub use pipeline::{
 };
 pub use secret::Secret;
 pub use timing::{Pause, Timing};
+
+/// The guide's code must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/azure-client.md")]
+pub struct Guide;

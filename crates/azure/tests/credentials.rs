@@ -398,6 +398,10 @@ async fn clouds_by_metadata_and_through_the_proxy() {
         1,
         "by /metadata/endpoints"
     );
+    let custom =
+        connect(&env.clone().without("ZAFFRE_AZURE_LOGIN_URL"), ClientOptions::default()).await.unwrap();
+    let own = custom.client.graph().service_principal_of(env.get("AZURE_CLIENT_ID").unwrap()).await.unwrap();
+    assert!(own.is_some(), "Graph too");
     // Public Azure, unmodified, by the proxy and the authority that the environment names.
     let public = env.without("ZAFFRE_AZURE_ARM_URL").without("ZAFFRE_AZURE_LOGIN_URL");
     let connected = connect(&public, ClientOptions::default()).await.unwrap();

@@ -42,8 +42,8 @@ pub fn hasty() -> Timing {
     Timing { pause: timing.pause, ..Timing::system() }
 }
 
-struct Lab {
-    client: Client,
+pub struct Lab {
+    pub client: Client,
     server: Server,
     hasty: Arc<Hasty>,
 }
@@ -78,7 +78,7 @@ async fn lab_with(script: Vec<Reply>, change: impl FnOnce(&mut ClientOptions)) -
     Lab { client, server, hasty }
 }
 
-async fn lab(script: Vec<Reply>) -> Lab {
+pub async fn lab(script: Vec<Reply>) -> Lab {
     lab_with(script, |_| {}).await
 }
 
@@ -87,11 +87,11 @@ impl Lab {
         self.client.send(Call::get("/subscriptions/s/x?api-version=2024-01-01&sig=private")).await
     }
 
-    fn calls(&self) -> Vec<Seen> {
+    pub fn calls(&self) -> Vec<Seen> {
         self.server.seen.lock().iter().filter(|s| !s.path.ends_with("/token")).cloned().collect()
     }
 
-    fn waits(&self) -> Vec<Duration> {
+    pub fn waits(&self) -> Vec<Duration> {
         self.hasty.waits.lock().clone()
     }
 }
@@ -276,4 +276,69 @@ async fn foreign_operations_get_no_token() {
     let round = self::lab(vec![circle.clone(), circle]).await;
     let all: Result<Vec<_>, _> = futures::TryStreamExt::try_collect(round.client.subscriptions()).await;
     assert!(matches!(all.unwrap_err(), Error::Pages { .. }));
+}
+
+/// What is written while a call goes wrong in every way.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn logs_have_no_secrets() {
+    let sink = Sink::default();
+    let writer = sink.clone();
+    // For the whole process: a subscriber of one thread misses events that another thread saw first.
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("azure=trace")
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let lab = lab(vec![
+        say(503, HTML),
+        say(401, ""),
+        Reply::Drop,
+        say(404, json!({"error": {"code": "x", "message": "m"}})),
+    ])
+    .await;
+    lab.get().await.unwrap_err();
+    let text = String::from_utf8(sink.0.lock().clone()).unwrap();
+    assert!(
+        text.contains("/subscriptions/s/x") && text.contains("trying again") && text.contains("status=404"),
+        "{text}"
+    );
+    for secret in [SECRET, "Bearer", "sig=private", "client_secret"] {
+        assert!(!text.contains(secret), "{secret} in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn an_operation_outlasts_an_outage() {
+    let mut script = vec![say(202, "").with("location", "/op").with("retry-after", "1")];
+    // Three whole rounds of retries fail before the service is back.
+    script.extend((0..21).map(|_| say(503, HTML)));
+    script.push(say(202, "").with("retry-after", "1"));
+    script.push(say(200, json!({"id": "/x", "properties": {"provisioningState": "Succeeded"}})));
+    let lab = lab(script).await;
+    let call = Call::new(Method::PUT, "/subscriptions/s/x").body(json!({}));
+    let mut begun = lab.client.begin::<serde_json::Value>(call).await.unwrap();
+    assert!(begun.wait_raw().await.unwrap().is_some());
+    let gone = self::lab(
+        [vec![say(202, "").with("location", "/op")], (0..200).map(|_| say(503, HTML)).collect()].concat(),
+    )
+    .await;
+    let call = Call::new(Method::PUT, "/subscriptions/s/x").body(json!({}));
+    let mut begun = gone.client.begin::<serde_json::Value>(call).await.unwrap();
+    assert!(begun.wait_raw().await.unwrap_err().is_transient());
+    assert!(!begun.is_done(), "and can be resumed");
 }

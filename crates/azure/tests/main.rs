@@ -11,6 +11,7 @@ mod credentials;
 mod etags;
 mod examples;
 mod faults;
+mod graph;
 mod operations;
 mod planning;
 mod recorded;

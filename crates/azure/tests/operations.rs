@@ -114,3 +114,48 @@ async fn every_style_ends() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_plan_waits_for_what_an_earlier_run_began() {
+    use azure::plan::{Action, Desired, Goal, apply, observe, plan};
+    let t = target_with(Profile::Fast).await;
+    t.in_group("await", async |g: ResourceId| {
+        let arm = t.client.arm::<VirtualNetworks>();
+        let id = arm.id(&g, "v").unwrap();
+        // An earlier run that died right after its first request.
+        drop(arm.begin_put(&id, &net(&t.location), &Condition::Always).await.unwrap());
+        let subnet = json!({"properties": {"addressPrefix": "10.0.0.0/24"}});
+        let goal = Goal::default()
+            .present(Desired::typed::<VirtualNetworks>(id.clone(), &net(&t.location)).unwrap())
+            .present(Desired::new(id.child("subnets", "a").unwrap(), subnet));
+        let p = plan(&goal, &observe(&t.client, &goal, 4).await.unwrap()).unwrap();
+        assert_eq!(p.steps[0].action, Action::Await, "{p}");
+        // Five seconds between looks are five seconds too many for a simulator.
+        let client = connect(&t.env, options(&t)).await.unwrap().client;
+        let report = apply(&p, &client, 4).await;
+        assert!(report.is_good(), "{report:#?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn throttled_clients_slow_down_and_finish() {
+    use azure_sim::{AzureSim, Config};
+    if azure::Env::of_process().get("ZAFFRE_CONTRACT").is_some() {
+        println!("skipped against Azure: it would use up the subscription's budget");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::local(9);
+    config.limits = Some(azure_sim::Limits { reads: (5.0, 50.0), ..azure_sim::Limits::DOCUMENTED });
+    config.ca_file = Some(dir.path().join("ca.pem"));
+    let sim = AzureSim::start(config).await.unwrap();
+    let env = azure::Env::parse(&sim.env());
+    let client = connect(&env, ClientOptions::default()).await.unwrap().client;
+    let scope = ResourceId::subscription_scope(sim.world().subscription()).unwrap();
+    let groups = client.arm::<azure::ops::ResourceGroups>();
+    let all = futures::future::join_all((0..30).map(|_| groups.list_all(&scope))).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+    let refused = sim.world().journal().iter().filter(|e| e.status == 429).count();
+    assert!(refused > 0, "the budget was really spent");
+}

@@ -160,6 +160,18 @@ impl Lro {
         Ok((lro, step))
     }
 
+    /// Waits for a resource that somebody else is changing: asks it until its own state says that it is over.
+    pub fn watch(url: &str, wait: Duration) -> Lro {
+        Lro {
+            verb: Verb::Put,
+            url: url.to_owned(),
+            state: State::Body,
+            result: None,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            correlation: String::new(),
+        }
+    }
+
     /// The URL of the resource (or action) that the operation is about.
     pub fn url(&self) -> &str {
         &self.url

@@ -2,7 +2,7 @@
 
 use super::Action;
 use crate::ops::Row;
-use arm::ResourceId;
+use arm::{ProvisioningState, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -47,8 +47,14 @@ pub fn action(id: &ResourceId, desired: &Value, actual: &Value, wanted: &[&Resou
     let hidden = Row::of(id).map_or(&[][..], |r| r.write_only);
     let mut diff = Diff { id, hidden, wanted, found: Vec::new() };
     diff.envelope(desired, actual, "");
-    if diff.found.is_empty() {
-        return Action::Keep;
+    match ProvisioningState::of(actual) {
+        Some(ProvisioningState::Running(_)) if diff.found.is_empty() => return Action::Await,
+        // A failed resource has the right fields and does not work: writing it again is how it is mended.
+        Some(s @ (ProvisioningState::Failed | ProvisioningState::Canceled)) => {
+            diff.differ("/properties/provisioningState", &s.as_str().into(), &"Succeeded".into());
+        }
+        _ if diff.found.is_empty() => return Action::Keep,
+        _ => {}
     }
     let mut body = actual.clone();
     diff.overlay(&mut body, desired, "");

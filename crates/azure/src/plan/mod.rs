@@ -113,9 +113,17 @@ pub type Observed = BTreeMap<ResourceId, Value>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "do")]
 pub enum Action {
-    Create { body: Value },
+    Create {
+        body: Value,
+    },
     Keep,
-    Change { body: Value, differences: Vec<Difference>, etag: Option<String> },
+    /// As wanted, but still being provisioned (by an earlier run, perhaps): others wait until it is done.
+    Await,
+    Change {
+        body: Value,
+        differences: Vec<Difference>,
+        etag: Option<String>,
+    },
     Delete,
 }
 
@@ -138,7 +146,7 @@ pub struct Plan {
 impl Plan {
     /// Whether all is as it should be.
     pub fn is_empty(&self) -> bool {
-        self.steps.iter().all(|s| s.action == Action::Keep)
+        self.steps.iter().all(|s| matches!(s.action, Action::Keep | Action::Await))
     }
 
     pub fn step(&self, id: &ResourceId) -> Option<&Step> {
@@ -153,6 +161,7 @@ impl fmt::Display for Plan {
             match &s.action {
                 Action::Create { .. } => writeln!(f, "+ {}", s.id)?,
                 Action::Keep => writeln!(f, "= {}", s.id)?,
+                Action::Await => writeln!(f, "… {}", s.id)?,
                 Action::Delete => writeln!(f, "- {}", s.id)?,
                 Action::Change { differences, .. } => {
                     writeln!(f, "~ {}", s.id)?;

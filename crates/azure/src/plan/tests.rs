@@ -90,7 +90,7 @@ fn done(p: &Plan, mut world: Observed) -> Observed {
                 drop(world.insert(s.id.clone(), shown(s, body)))
             }
             Action::Delete => drop(world.remove(&s.id)),
-            Action::Keep => {}
+            Action::Keep | Action::Await => {}
         }
     }
     world
@@ -180,6 +180,21 @@ fn children_that_are_wanted_by_themselves_are_not_extra() {
     let p = plan(&goal, &world).unwrap();
     let Action::Change { body, .. } = &p.step(&vnet).unwrap().action else { panic!() };
     assert_eq!(body["properties"]["subnets"].as_array().unwrap().len(), 2, "the other subnet survives");
+}
+
+#[test]
+fn what_is_broken_is_mended_and_what_is_busy_is_awaited() {
+    let pip = net("publicIPAddresses", "p");
+    let goal = Goal::default().present(Desired::new(pip.clone(), json!({"location": "westus2"})));
+    let action = |location: &str, state: &str| {
+        let there = json!({"location": location, "properties": {"provisioningState": state}});
+        plan(&goal, &[(pip.clone(), there)].into()).unwrap().steps.remove(0).action
+    };
+    assert_eq!(action("westus2", "Succeeded"), Action::Keep);
+    assert_eq!(action("westus2", "Updating"), Action::Await);
+    assert!(matches!(action("eastus", "Updating"), Action::Change { .. }));
+    let Action::Change { differences, .. } = action("westus2", "Failed") else { panic!() };
+    assert_eq!(differences[0].to_string(), "/properties/provisioningState: \"Failed\" → \"Succeeded\"");
 }
 
 #[test]
