@@ -342,3 +342,26 @@ async fn an_operation_outlasts_an_outage() {
     assert!(begun.wait_raw().await.unwrap_err().is_transient());
     assert!(!begun.is_done(), "and can be resumed");
 }
+
+#[tokio::test]
+async fn actions_go_to_their_name_and_wait() {
+    let lab = lab(vec![
+        say(202, "").with("location", "/subscriptions/s/result").with("retry-after", "1"),
+        say(202, ""),
+        say(200, json!({"answer": 42})),
+    ])
+    .await;
+    let arm = lab.client.arm::<azure::ops::PublicIpAddresses>();
+    let group = arm::ResourceId::group_scope("s", "g").unwrap();
+    let id = arm.id(&group, "p").unwrap();
+    let got: serde_json::Value =
+        arm.action(&id, "ddosProtectionStatus", Some(json!({"q": 1}))).await.unwrap();
+    assert_eq!(got["answer"], 42);
+    let calls = lab.calls();
+    assert_eq!(calls[0].path, format!("{id}/ddosProtectionStatus?api-version=2024-05-01"));
+    assert_eq!((calls[0].body.as_str(), calls[2].path.as_str()), (r#"{"q":1}"#, "/subscriptions/s/result"));
+    assert_eq!(
+        calls[0].header("x-ms-correlation-request-id"),
+        calls[2].header("x-ms-correlation-request-id")
+    );
+}

@@ -132,9 +132,9 @@ impl Lro {
             wait_ms,
             correlation: String::new(),
         };
-        // A state that ends a POST or DELETE is the resource's, not the operation's: only writes are over by it.
+        // A POST answers with what it likes; a state in there is not that of an operation.
         let polling = match (verb, Polling::of(status, &answer.headers, body.as_ref())) {
-            (Verb::Post | Verb::Delete, Some(Polling::Body)) => Some(Polling::Done),
+            (Verb::Post, Some(Polling::Body)) => Some(Polling::Done),
             (_, p) => p,
         };
         lro.state = match polling.ok_or(NoPolling)? {
@@ -344,6 +344,9 @@ impl Lro {
                 }
                 self.failed(detail)
             }
+            Some(ProvisioningState::Succeeded) | None if self.verb == Verb::Delete => self.failed(
+                ErrorDetail::new("NotDeleted", "the resource is still there and no longer being deleted"),
+            ),
             // Without a state there is nothing to wait for.
             Some(ProvisioningState::Succeeded) | None => self.done(Outcome::Body(body)),
         }

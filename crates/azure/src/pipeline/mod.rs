@@ -334,7 +334,9 @@ impl Client {
         }
         if status == 409 && !state.registered && detail.has_code(code::MISSING_SUBSCRIPTION_REGISTRATION) {
             state.registered = true;
-            if let Some(namespace) = register::namespace(&detail, url.path()) {
+            if let Some(namespace) =
+                register::namespace(&detail, url.path()).filter(|_| !subscription.is_empty())
+            {
                 self.register(subscription, &namespace, correlation).await?;
                 return Ok(Outcome::Again);
             }
