@@ -3,9 +3,11 @@
 use crate::cli::Controllers;
 use anyhow::Context;
 use ek_controllers::Options;
-use ek_engine::{Controller, Engine, deferring};
+use ek_engine::{Controller, Delta, Engine, Keys, Outcome, deferring};
+use ek_meta::Status;
 use ek_node::{NodeSpec, Nodes};
-use ek_server::Host;
+use ek_server::{Access, Host};
+use futures::future::BoxFuture;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,14 +35,16 @@ pub struct Living {
 }
 
 impl Living {
-    /// Starts controllers for all clusters there are and will be, and nodes in those there are.
+    /// Starts controllers and nodes for all clusters there are and will be.
     pub async fn start(host: &Host, wanted: Wanted, options: ek_node::Options) -> anyhow::Result<Living> {
         let nodes = Nodes::new(host, options);
         let mut all = nodes.controllers();
+        all.push(Arc::new(Furnish { nodes: nodes.clone(), count: wanted.nodes }));
         all.extend(controllers(wanted.controllers, wanted.nodes));
         let engine = Engine::new(host, all);
         nodes.attach(&engine);
         let living = Living { task: tokio::spawn(engine.run()), nodes };
+        // Those that are there are furnished before anybody is told that they are.
         for cluster in host.names() {
             living.add_nodes(&cluster, wanted.nodes).await?;
         }
@@ -48,17 +52,50 @@ impl Living {
     }
 
     pub async fn add_nodes(&self, cluster: &str, count: usize) -> anyhow::Result<()> {
-        for n in 1..=count {
-            let name = format!("node-{n}");
-            let added = self.nodes.add_node(cluster, &name, NodeSpec::default()).await;
-            added.with_context(|| format!("cannot add {name} to cluster {cluster}"))?;
-        }
-        Ok(())
+        let added = add_nodes(&self.nodes, cluster, count).await;
+        added.with_context(|| format!("cannot add {count} nodes to cluster {cluster}"))
     }
 
     /// Waits for what runs; it ends with the host.
     pub async fn end(self) {
         let _ = self.task.await;
+    }
+}
+
+async fn add_nodes(nodes: &Nodes, cluster: &str, count: usize) -> Result<(), ek_node::Error> {
+    for n in 1..=count {
+        nodes.add_node(cluster, &format!("node-{n}"), NodeSpec::default()).await?;
+    }
+    Ok(())
+}
+
+/// Gives nodes to clusters that are made while we run. Every cluster begins with its system namespace, so that is
+/// what stands for it; a node that somebody deletes later stays deleted.
+struct Furnish {
+    nodes: Nodes,
+    count: usize,
+}
+
+impl Controller for Furnish {
+    fn name(&self) -> &'static str {
+        "node-furniture"
+    }
+
+    fn watches(&self) -> &'static [&'static str] {
+        &["/namespaces"]
+    }
+
+    fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
+        if self.count > 0 && delta.previous.is_none() && &*delta.key == "kube-system" {
+            keys.push("");
+        }
+    }
+
+    fn reconcile<'a>(&'a self, access: &'a Access, _: &'a str) -> BoxFuture<'a, Result<Outcome, Status>> {
+        Box::pin(async move {
+            let added = add_nodes(&self.nodes, access.id().as_str(), self.count).await;
+            added.map(|()| Outcome::Done).map_err(|e| Status::internal(e.to_string()))
+        })
     }
 }
 

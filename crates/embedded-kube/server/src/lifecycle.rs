@@ -1,7 +1,8 @@
 //! Deletions that take more than one write: a namespace and a CRD go when what they contain is gone.
 //!
 //! Each runs as one task, started when the deletion is requested and again when a server finds it unfinished
-//! at start. A task waits for changes, never for time, and writes what blocks it into the object's status.
+//! at start. A task waits for changes (and, where somebody refused a deletion, asks again after a while) and
+//! writes what blocks it into the object's status.
 
 use crate::cluster::{Cluster, tables};
 use crate::crd;
@@ -16,6 +17,7 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Cluster {
     /// A request of the server's own, on one object.
@@ -88,13 +90,9 @@ impl Cluster {
         }
     }
 
-    /// Deletes all objects of `tables` in `namespace` (all, if empty); returns those that finalizers hold.
-    async fn delete_all(
-        self: &Arc<Self>,
-        resources: &[Arc<Resource>],
-        namespace: &str,
-    ) -> Result<Vec<Held>, Status> {
-        let mut held = Vec::new();
+    /// Asks for the deletion of all objects of `resources` in `namespace` (all, if empty).
+    async fn delete_all(self: &Arc<Self>, resources: &[Arc<Resource>], namespace: &str) -> Left {
+        let mut left = Left::default();
         for res in resources {
             let view = self.store.view(&self.id, &res.table);
             let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
@@ -110,24 +108,34 @@ impl Cluster {
                     match verbs::delete_background(&call).await {
                         Ok(()) => {}
                         Err(s) if s.code == 404 => {}
-                        Err(s) => return Err(s),
+                        // One that is refused, by a webhook say, must not keep the others.
+                        Err(s) => left.refused.push(s.message),
                     }
                 }
                 if let Some(e) = self.store.get(&self.id, &res.table, key) {
-                    held.push(Held { res: res.clone(), entry: e });
+                    left.held.push(Held { res: res.clone(), entry: e });
                 }
             }
         }
-        Ok(held)
+        left
     }
 
-    /// Waits until one of the tables changes after it was looked at.
-    async fn any_change(cursors: &mut [Cursor]) {
-        if cursors.is_empty() {
-            return;
+    /// Waits until one of the tables changes after it was looked at; if a deletion was refused, not for ever,
+    /// since whoever refused may change its mind without a word.
+    async fn any_change(cursors: &mut [Cursor], left: &Left, attempt: u32) {
+        let changed = async {
+            if cursors.is_empty() {
+                return;
+            }
+            let waits = cursors.iter_mut().map(|c| Box::pin(c.next(1)));
+            futures::future::select_all(waits).await;
+        };
+        if left.refused.is_empty() {
+            changed.await;
+        } else {
+            let patience = Duration::from_secs(1 << attempt.min(5));
+            _ = tokio::time::timeout(patience, changed).await;
         }
-        let waits = cursors.iter_mut().map(|c| Box::pin(c.next(1)));
-        futures::future::select_all(waits).await;
     }
 
     fn cursors(&self, tables: &[TableName]) -> Vec<Cursor> {
@@ -135,26 +143,32 @@ impl Cluster {
     }
 
     async fn empty_namespace(self: &Arc<Self>, name: &str) -> Result<(), Status> {
-        loop {
+        for attempt in 0.. {
             let resources: Vec<Arc<Resource>> = (self.registry().storage_resources().into_iter())
                 .filter(|r| r.namespaced && r.allows("delete"))
                 .collect();
             let names: Vec<TableName> = resources.iter().map(|r| r.table.clone()).collect();
             // Cursors first: a change between looking and waiting must wake us.
             let mut cursors = self.cursors(&names);
-            let held = self.delete_all(&resources, name).await?;
-            self.namespace_conditions(name, &held).await?;
-            if held.is_empty() {
+            // Pods first: what they use (secrets, policies) stays until the last of them is gone.
+            let (pods, others): (Vec<_>, Vec<_>) =
+                resources.into_iter().partition(|r| r.table == *tables::PODS);
+            let mut left = self.delete_all(&pods, name).await;
+            if left.held.is_empty() {
+                left = self.delete_all(&others, name).await;
+            }
+            self.namespace_conditions(name, &left).await?;
+            if left.held.is_empty() {
                 break;
             }
-            let waiting: Vec<TableName> = held.iter().map(|h| h.res.table.clone()).collect();
+            let waiting: Vec<TableName> = left.held.iter().map(|h| h.res.table.clone()).collect();
             let mut relevant: Vec<Cursor> = names
                 .iter()
                 .zip(cursors.drain(..))
                 .filter(|(t, _)| waiting.contains(t))
                 .map(|(_, c)| c)
                 .collect();
-            Self::any_change(&mut relevant).await;
+            Self::any_change(&mut relevant, &left, attempt).await;
         }
         let registry = self.registry();
         let Some(res) = registry.find("", "v1", "namespaces").cloned() else { return Ok(()) };
@@ -171,7 +185,7 @@ impl Cluster {
     }
 
     /// What holds a namespace, in its status, so that nobody has to guess.
-    async fn namespace_conditions(self: &Arc<Self>, name: &str, held: &[Held]) -> Result<(), Status> {
+    async fn namespace_conditions(self: &Arc<Self>, name: &str, left: &Left) -> Result<(), Status> {
         let registry = self.registry();
         let Some(res) = registry.find("", "v1", "namespaces").cloned() else { return Ok(()) };
         drop(registry);
@@ -179,7 +193,7 @@ impl Cluster {
         let now = self.timestamp();
         let mut content: Vec<String> = Vec::new();
         let mut finalizers: Vec<String> = Vec::new();
-        for h in held {
+        for h in &left.held {
             // With the dot even when there is no group: that is the text tools look for.
             let text = format!("{}.{}", h.res.plural, h.res.group);
             content.push(text);
@@ -216,12 +230,21 @@ impl Cluster {
                 "ParsedGroupVersions",
                 "All legacy kube types successfully parsed".into(),
             ),
-            condition(
-                "NamespaceDeletionContentFailure",
-                false,
-                "ContentDeleted",
-                "All content successfully deleted, may be waiting on finalization".into(),
-            ),
+            if left.refused.is_empty() {
+                condition(
+                    "NamespaceDeletionContentFailure",
+                    false,
+                    "ContentDeleted",
+                    "All content successfully deleted, may be waiting on finalization".into(),
+                )
+            } else {
+                condition(
+                    "NamespaceDeletionContentFailure",
+                    true,
+                    "ContentDeletionFailed",
+                    format!("Failed to delete all resource types, {}", left.refusals()),
+                )
+            },
             if content.is_empty() {
                 condition(
                     "NamespaceContentRemaining",
@@ -282,16 +305,18 @@ impl Cluster {
         let Some(object) = self.object(&tables::CRDS, "", name) else { return Ok(()) };
         let group = object::str_at(&object, &["spec", "group"]).unwrap_or_default().to_owned();
         let plural = object::str_at(&object, &["spec", "names", "plural"]).unwrap_or_default().to_owned();
-        loop {
+        for attempt in 0.. {
             let resources: Vec<Arc<Resource>> = (self.registry().storage_resources().into_iter())
                 .filter(|r| r.group == group && r.plural == plural && r.is_custom())
                 .collect();
             let names: Vec<TableName> = resources.iter().map(|r| r.table.clone()).collect();
             let mut cursors = self.cursors(&names);
-            if self.delete_all(&resources, "").await?.is_empty() {
+            let left = self.delete_all(&resources, "").await;
+            self.crd_condition(name, &left).await?;
+            if left.held.is_empty() {
                 break;
             }
-            Self::any_change(&mut cursors).await;
+            Self::any_change(&mut cursors, &left, attempt).await;
         }
         let registry = self.registry();
         let Some(res) = registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").cloned()
@@ -308,6 +333,42 @@ impl Cluster {
             Ok(Next { object: new, applied: false })
         };
         gone_is_fine(verbs::update_object(&call, &done, &own_options()).await)
+    }
+
+    /// What holds a CRD, in its status.
+    async fn crd_condition(self: &Arc<Self>, name: &str, left: &Left) -> Result<(), Status> {
+        let (status, reason, message) = if left.held.is_empty() {
+            ("False", "InstanceDeletionCompleted", "removed all instances".to_owned())
+        } else if left.refused.is_empty() {
+            let n = left.held.len();
+            let message = format!("CustomResource deletion is in progress, {n} instances have finalizers");
+            ("True", "InstanceDeletionInProgress", message)
+        } else {
+            let message = format!("could not delete all instances, {}", left.refusals());
+            ("True", "InstanceDeletionFailed", message)
+        };
+        let registry = self.registry();
+        let Some(res) = registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").cloned()
+        else {
+            return Ok(());
+        };
+        drop(registry);
+        let call = self.own_call(&res, "", name, "status");
+        let now = self.timestamp();
+        let set = |old: &Value| {
+            let mut new = old.clone();
+            let conditions = new["status"]["conditions"].as_array_mut();
+            if let Some(c) = conditions.and_then(|l| l.iter_mut().find(|c| c["type"] == "Terminating")) {
+                if c["status"] != status {
+                    c["lastTransitionTime"] = json!(now);
+                }
+                c["status"] = json!(status);
+                c["reason"] = json!(reason);
+                c["message"] = json!(message);
+            }
+            Ok(Next { object: new, applied: false })
+        };
+        gone_is_fine(verbs::update_object(&call, &set, &own_options()).await)
     }
 
     /// Roles that collect other roles, and CRDs that waited for a name, are written again: preparing them
@@ -328,6 +389,27 @@ impl Cluster {
                 }
             }
         });
+    }
+}
+
+/// What is still there after a round of deletions.
+#[derive(Default)]
+struct Left {
+    held: Vec<Held>,
+    /// Why deletions were refused.
+    refused: Vec<String>,
+}
+
+impl Left {
+    /// The first few refusals: a status is read by people.
+    fn refusals(&self) -> String {
+        const SHOWN: usize = 3;
+        let mut text = format!("{} remaining: ", self.refused.len());
+        text.push_str(&self.refused.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; "));
+        if self.refused.len() > SHOWN {
+            text.push_str("; …");
+        }
+        text
     }
 }
 

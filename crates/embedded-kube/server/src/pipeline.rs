@@ -97,7 +97,10 @@ async fn run(cluster: &Arc<Cluster>, peer: &Peer, mut parts: http::request::Part
     let base = parts.extensions.get::<Mounted>().map(|m| m.0.clone()).unwrap_or_default();
     let upgrade = parts.extensions.remove();
     let req = Incoming { method: parts.method, info, params, headers: parts.headers, body, base, upgrade };
-    let result = handle(cluster, peer, req, &mut trail).await;
+    let result = match deadline(&req) {
+        Ok(()) => handle(cluster, peer, req, &mut trail).await,
+        Err(s) => Err(s),
+    };
     let (mut reply, message) = match result {
         Ok(r) => (r, None),
         Err(s) => (respond::status(&s), Some(s.message)),
@@ -140,6 +143,18 @@ struct Incoming {
     base: String,
     /// Where the connection can become something else.
     upgrade: Option<hyper::upgrade::OnUpgrade>,
+}
+
+/// `?timeout=` must be a duration; streams have none.
+fn deadline(req: &Incoming) -> Result<(), Status> {
+    let long = req.info.verb == "watch"
+        || matches!(req.info.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward");
+    match req.params.get("timeout").filter(|t| !t.is_empty() && !long) {
+        Some(t) if ek_schema::cel::parse_duration(t).is_none() => Err(Status::bad_request(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {t:?}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What the audit log says of the request.

@@ -216,3 +216,56 @@ async fn a_namespace_goes_when_its_contents_are_gone() {
         "namespaces \"default\" is forbidden: this namespace may not be deleted"
     );
 }
+
+#[tokio::test]
+async fn a_namespace_loses_its_pods_first_and_says_who_refuses() {
+    const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let api = start().await;
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "going"}})).await.ok(201);
+    let maps = "/api/v1/namespaces/going/configmaps";
+    api.post(maps, map("kept")).await.ok(201);
+    let pod = json!({"metadata": {"name": "p", "finalizers": ["x.io/a"]}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    api.post("/api/v1/namespaces/going/pods", pod).await.ok(201);
+    let spec = json!({"validations": [{"expression": "false", "message": "maps are for ever"}], "matchConstraints": {"resourceRules": [
+        {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}});
+    api.post(POLICIES, json!({"metadata": {"name": "p"}, "spec": spec})).await.ok(201);
+    let binding =
+        json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+    api.post(&format!("{GROUP}/validatingadmissionpolicybindings"), binding).await.ok(201);
+
+    let before = api.get("/api/v1/namespaces/going").await.ok(200);
+    let watch = format!(
+        "/api/v1/namespaces?watch=1&fieldSelector=metadata.name%3Dgoing&resourceVersion={}",
+        rv(&before)
+    );
+    let mut w = api.watch(&watch).await;
+    api.delete("/api/v1/namespaces/going").await.ok(200);
+    let message = |ns: &serde_json::Value, ty: &str| {
+        let c = ns["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == ty)?.clone();
+        (c["status"] == "True").then(|| c["message"].as_str().unwrap_or_default().to_owned())
+    };
+    loop {
+        let e = w.next().await.unwrap();
+        if let Some(m) = message(&e["object"], "NamespaceContentRemaining") {
+            assert_eq!(
+                m, "Some resources are remaining: pods. has 1 resource instances",
+                "nothing but the pod is touched"
+            );
+            break;
+        }
+    }
+    let map_now = api.get(&format!("{maps}/kept")).await.ok(200);
+    assert!(map_now["metadata"]["deletionTimestamp"].is_null());
+    let unpin = json!({"metadata": {"finalizers": null}});
+    api.patch(MERGE, "/api/v1/namespaces/going/pods/p", unpin).await.ok(200);
+    loop {
+        let e = w.next().await.unwrap();
+        if let Some(m) = message(&e["object"], "NamespaceDeletionContentFailure") {
+            assert!(m.contains("1 remaining: ") && m.contains("maps are for ever"), "{m}");
+            break;
+        }
+    }
+    api.delete(&format!("{GROUP}/validatingadmissionpolicybindings/b")).await.ok(200);
+    while w.next().await.unwrap()["type"] != "DELETED" {}
+}

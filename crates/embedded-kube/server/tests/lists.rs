@@ -268,3 +268,22 @@ async fn field_selectors() {
     api.get(&format!("{PODS}?fieldSelector=spec.nothing%3Dx")).await.fails(400, "BadRequest");
     api.get(&format!("{PODS}?fieldSelector=spec")).await.fails(400, "BadRequest");
 }
+
+#[tokio::test]
+async fn a_list_that_takes_too_long_goes_on_with_what_is_there() {
+    let (api, clock) = start_manual().await;
+    for name in ["a", "b", "c"] {
+        api.post(MAPS, map(name)).await.ok(201);
+    }
+    let token = |v: &serde_json::Value| v["metadata"]["continue"].as_str().unwrap().to_owned();
+    let first = api.get(&format!("{MAPS}?limit=1")).await.ok(200);
+    clock.advance(jiff::SignedDuration::from_secs(200));
+    let next = format!("{MAPS}?limit=1&continue={}", token(&first));
+    let second = api.get(&next).await.ok(200);
+    api.delete(&format!("{MAPS}/c")).await.ok(200);
+    clock.advance(jiff::SignedDuration::from_secs(200));
+    let r = api.get(&format!("{MAPS}?limit=1&continue={}", token(&second))).await;
+    assert_eq!(r.code, 410, "counted from the beginning of the list");
+    let rest = api.get(&format!("{MAPS}?limit=1&continue={}", token(&r.body()))).await.ok(200);
+    assert_eq!(names(&rest), Vec::<String>::new(), "what is there now");
+}

@@ -231,7 +231,8 @@ fn custom_models(resources: &[ResourceDoc], v3: bool) -> Map<String, Value> {
         let tag = |kind: &str| json!([{"group": r.gvk.group, "kind": kind, "version": r.gvk.version}]);
         let opaque = r.schema.is_null() || (!v3 && r.schema["x-kubernetes-preserve-unknown-fields"] == true);
         let mut object = match (opaque, v3) {
-            (true, _) => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            // Nothing is said of it at all: clients then let everything pass.
+            (true, _) => json!({"type": "object"}),
             (false, true) => r.schema.clone(),
             (false, false) => publishable_v2(&r.schema),
         };
@@ -270,11 +271,11 @@ fn custom_models(resources: &[ResourceDoc], v3: bool) -> Map<String, Value> {
 fn type_meta(properties: &mut Map<String, Value>) {
     properties.insert(
         "apiVersion".into(),
-        json!({"type": "string", "description": "The versioned schema of this representation of an object."}),
+        json!({"type": "string", "description": "APIVersion defines the versioned schema of this representation of an object."}),
     );
     properties.insert(
         "kind".into(),
-        json!({"type": "string", "description": "The REST resource this object represents. Cannot be updated. In CamelCase."}),
+        json!({"type": "string", "description": "Kind names the REST resource this object represents, in CamelCase; it cannot be changed."}),
     );
 }
 

@@ -37,7 +37,7 @@ mod value;
 pub use check::Undefined;
 pub use error::{CompileError, EvalError, Res};
 pub use host::{Host, Variables};
-pub(crate) use time::parse_duration;
+pub use time::parse_duration;
 pub use value::{List, Map, MapData, Text, Val};
 
 use ek_meta::Node;

@@ -34,7 +34,7 @@ pub(super) fn typed_string<'a>(format: &str, s: &str) -> Option<Val<'a>> {
 }
 
 /// Go's notation: `1h30m`, `-1.5s`, `100ms`.
-pub(crate) fn parse_duration(s: &str) -> Option<SignedDuration> {
+pub fn parse_duration(s: &str) -> Option<SignedDuration> {
     let (negative, mut rest) = match s.as_bytes().first()? {
         b'-' => (true, &s[1..]),
         b'+' => (false, &s[1..]),

@@ -3,7 +3,7 @@
 use super::Call;
 use super::write::{VersionTypes, reset_fields};
 use crate::admission::Operation;
-use crate::wire::negotiate::{self, Accepted};
+use crate::wire::negotiate::Accepted;
 use crate::wire::params::WriteOptions;
 use crate::wire::respond::Reply;
 use ek_meta::object::{self, metadata_mut};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 const NAME_TRIES: usize = 8;
 
 pub async fn create(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let options = WriteOptions::parse(&call.params, "CreateOptions")?;
     let obj = call.decode_object(&options)?;
     create_object(call, obj, &options, accepted, false).await

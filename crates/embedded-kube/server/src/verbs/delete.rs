@@ -111,7 +111,7 @@ impl DeleteOptions {
 }
 
 pub async fn delete(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let options = DeleteOptions::parse(call)?;
     match delete_one(call, &call.info.name, &options).await? {
         Outcome::Gone(entry) if !call.flags().returns_deleted => {
@@ -292,7 +292,7 @@ fn grace_seconds(call: &Call, old: &Value, o: &DeleteOptions) -> i64 {
 }
 
 pub async fn delete_collection(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let options = DeleteOptions::parse(call)?;
     let filter = Filter::parse(&call.res, &call.info.namespace, "", &call.params)?;
     let view = call.cluster.store.view(&call.cluster.id, &call.res.table);

@@ -20,7 +20,7 @@ use crate::convert::unchanged;
 use crate::present::{self, IncludeObject};
 use crate::registry::Resource;
 use crate::wire::info::RequestInfo;
-use crate::wire::negotiate::{Accepted, Shape};
+use crate::wire::negotiate::{self, Accepted, Shape};
 use crate::wire::params::{Params, WriteOptions};
 use crate::wire::respond::{self, Reply};
 use bytes::Bytes;
@@ -51,6 +51,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// The form the client takes the answer in; `transforms` if it may be a table or metadata alone.
+    pub(crate) fn accepted(&self, transforms: bool) -> Result<Accepted, Status> {
+        negotiate::accept(&self.headers, transforms, !self.res.is_custom())
+    }
+
     pub fn warn(&self, text: impl Into<String>) {
         let mut w = self.warnings.lock();
         let text = text.into();

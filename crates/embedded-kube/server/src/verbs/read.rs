@@ -5,7 +5,7 @@ use crate::convert::unchanged;
 use crate::present::{self, IncludeObject};
 use crate::registry::Resource;
 use crate::select::Filter;
-use crate::wire::negotiate::{self, Accepted, Encoding, Shape};
+use crate::wire::negotiate::{Accepted, Encoding, Shape};
 use crate::wire::respond::{self, Body, Reply};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 pub async fn get(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let entry = call.live()?;
     min_revision(call)?;
     call.object_reply(200, accepted, &entry).await
@@ -58,11 +58,17 @@ struct Continue {
     /// -1 asks for whatever is there now.
     revision: i64,
     start: String,
+    /// When the list began, in seconds.
+    born: i64,
 }
+
+/// How long a list may take, in seconds. The history would often reach further back, but it is not there for ever,
+/// and clients that wait for the end of it (they know etcd, which forgets after five minutes) should see one.
+const PATIENCE: i64 = 300;
 
 impl Continue {
     fn encode(&self) -> String {
-        let v = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.start});
+        let v = json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.start, "born": self.born});
         URL_SAFE_NO_PAD.encode(v.to_string())
     }
 
@@ -87,7 +93,7 @@ impl Continue {
         if start.is_empty() || start.split('/').any(|p| p == "..") {
             return Err(bad("incorrect encoded start key"));
         }
-        Ok(Continue { revision, start })
+        Ok(Continue { revision, start, born: v["born"].as_i64().unwrap_or(i64::MAX) })
     }
 }
 
@@ -100,7 +106,7 @@ struct Page {
 }
 
 pub async fn list(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let filter = Filter::parse(&call.res, &call.info.namespace, "", &call.params)?;
     let page = page(call, &filter)?;
     let mut meta = json!({"resourceVersion": page.revision.to_string()});
@@ -177,6 +183,7 @@ fn page(call: &Call, filter: &Filter) -> Result<Page, Status> {
     let (cluster, table) = (&call.cluster, &call.res.table);
     let store = &cluster.store;
     let mut start = None;
+    let mut born = cluster.now().as_second();
     let view = match p.get("continue") {
         Some(token) => {
             if rv.is_some_and(|rv| rv != "0") {
@@ -186,16 +193,22 @@ fn page(call: &Call, filter: &Filter) -> Result<Page, Status> {
             }
             let c = Continue::decode(token)?;
             start = Some(c.start.clone());
+            let expired = || {
+                let mut s = Status::expired(EXPIRED);
+                let now = Continue { revision: -1, start: c.start.clone(), born };
+                s.metadata.continue_token = Some(now.encode());
+                s
+            };
             match u64::try_from(c.revision) {
-                Ok(r) => store.view_at(&cluster.id, table, r).map_err(|e| match e {
-                    HistoryError::TooOld { .. } => {
-                        let mut s = Status::expired(EXPIRED);
-                        s.metadata.continue_token =
-                            Some(Continue { revision: -1, start: c.start.clone() }.encode());
-                        s
-                    }
-                    HistoryError::Future { requested, current } => too_large(requested, current),
-                })?,
+                Ok(_) if born.saturating_sub(c.born) > PATIENCE => return Err(expired()),
+                Ok(r) => {
+                    let view = store.view_at(&cluster.id, table, r).map_err(|e| match e {
+                        HistoryError::TooOld { .. } => expired(),
+                        HistoryError::Future { requested, current } => too_large(requested, current),
+                    })?;
+                    born = born.min(c.born);
+                    view
+                }
                 Err(_) => store.view(&cluster.id, table),
             }
         }
@@ -224,11 +237,11 @@ fn page(call: &Call, filter: &Filter) -> Result<Page, Status> {
             }
         },
     };
-    Ok(cut(&view, filter, start.as_deref(), limit))
+    Ok(cut(&view, filter, start.as_deref(), limit, born))
 }
 
 /// The next `limit` selected objects (0: all) from `start` on.
-fn cut(view: &View, filter: &Filter, start: Option<&str>, limit: usize) -> Page {
+fn cut(view: &View, filter: &Filter, start: Option<&str>, limit: usize, born: i64) -> Page {
     let prefix = filter.namespace.as_ref().map(|ns| format!("{ns}/")).unwrap_or_default();
     if let Some(name) = &filter.name
         && (filter.namespace.is_some() || !name.is_empty())
@@ -273,7 +286,8 @@ fn cut(view: &View, filter: &Filter, start: Option<&str>, limit: usize) -> Page 
     let (mut next, mut remaining) = (None, None);
     if more && let Some(last) = last {
         let relative = last.strip_prefix(prefix.as_str()).unwrap_or(&last);
-        next = Some(Continue { revision: view.revision as i64, start: format!("{relative}\0") }.encode());
+        let start = format!("{relative}\0");
+        next = Some(Continue { revision: view.revision as i64, start, born }.encode());
         // Only a count of everything is cheap and exact. The iterator already took one.
         remaining = filter.selects_all().then(|| iter.count() + 1);
     }
@@ -363,9 +377,9 @@ mod tests {
 
     #[test]
     fn continue_tokens_round_trip_and_forgeries_are_refused() {
-        let t = Continue { revision: 7, start: "a/b\0".into() }.encode();
+        let t = Continue { revision: 7, start: "a/b\0".into(), born: 3 }.encode();
         let c = Continue::decode(&t).unwrap();
-        assert_eq!((c.revision, c.start.as_str()), (7, "a/b\0"));
+        assert_eq!((c.revision, c.start.as_str(), c.born), (7, "a/b\0", 3));
         let forge = |v: Value| URL_SAFE_NO_PAD.encode(v.to_string());
         for bad in [
             "!!!".to_owned(),

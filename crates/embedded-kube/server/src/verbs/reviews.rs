@@ -20,7 +20,7 @@ pub fn is_review(res: &Resource) -> bool {
 }
 
 pub async fn create(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, false)?;
+    let accepted = call.accepted(false)?;
     let ty = negotiate::body_type(&call.headers, true)?;
     let body = if call.body.is_empty() { json!({}) } else { call.decode_review(ty)? };
     let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));

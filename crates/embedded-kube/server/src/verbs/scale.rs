@@ -82,7 +82,7 @@ fn reply(call: &Call, accepted: Accepted, parent: &Value) -> Result<Reply, Statu
 }
 
 pub async fn run(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let entry = call.live()?;
     if call.info.verb == "get" {
         let parent = call.cluster.read(&call.res, &entry).await?;

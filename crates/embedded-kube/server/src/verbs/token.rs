@@ -15,7 +15,7 @@ const DEFAULT_SECONDS: i64 = 3600;
 const MAX_SECONDS: i64 = 1 << 32;
 
 pub async fn create(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, false)?;
+    let accepted = call.accepted(false)?;
     let ty = negotiate::body_type(&call.headers, true)?;
     let mut request = if call.body.is_empty() { json!({}) } else { body::decode(&call.body, ty)?.value };
     let account: Value = serde_json::from_slice(&call.live()?.bytes).map_err(Status::internal)?;

@@ -40,7 +40,7 @@ pub(super) enum Step {
 }
 
 pub async fn put(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let options = WriteOptions::parse(&call.params, "UpdateOptions")?;
     let mut obj = call.decode_object(&options)?;
     call.place(&mut obj)?;
@@ -69,7 +69,7 @@ pub async fn put(call: &Call) -> Result<Reply, Status> {
 }
 
 pub async fn patch(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
     let ty = negotiate::patch_type(&call.headers, !call.res.is_custom())?;
     let options = WriteOptions::parse(&call.params, "PatchOptions")?;
     if options.force && ty != PatchType::Apply {

@@ -10,7 +10,7 @@ use crate::convert::{served_bytes, unchanged};
 use crate::present::{self, IncludeObject};
 use crate::registry::Resource;
 use crate::select::Filter;
-use crate::wire::negotiate::{self, Shape};
+use crate::wire::negotiate::{Encoding, Shape};
 use crate::wire::respond::{self, Reply};
 use bytes::Bytes;
 use ek_meta::{FieldError, FieldPath, Status};
@@ -32,7 +32,8 @@ const BATCH: usize = 256;
 const CHUNK: usize = 64 << 10;
 
 pub fn watch(call: &Call) -> Result<Reply, Status> {
-    let accepted = negotiate::accept(&call.headers, true)?;
+    let accepted = call.accepted(true)?;
+    let format = Format::of(accepted.encoding);
     let filter = Filter::parse(&call.res, &call.info.namespace, &call.info.name, &call.params)?;
     let include = IncludeObject::parse(call.params.get("includeObject"))?;
     let p = &call.params;
@@ -49,6 +50,7 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
         res: call.res.clone(),
         filter,
         shape: accepted.shape,
+        format,
         include,
         bookmarks,
         first_table: true,
@@ -88,9 +90,9 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
             // The stream opens and says so: that is where informers look for it.
             Err(HistoryError::TooOld { requested, oldest }) => {
                 w.pending.clear();
-                let frame = error_frame(&too_old(requested, oldest));
+                let frame = format.error(&too_old(requested, oldest));
                 let once = futures::stream::once(async move { frame });
-                return Ok(respond::stream("application/json", once));
+                return Ok(respond::stream(format.content_type(), once));
             }
             Err(HistoryError::Future { requested, current }) => {
                 return Err(super::read::too_large(requested, current));
@@ -98,7 +100,7 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
         },
     }
     let stream = futures::stream::unfold(w, |mut w| async move { w.next().await.map(|b| (b, w)) });
-    Ok(respond::stream("application/json", stream))
+    Ok(respond::stream(format.content_type(), stream))
 }
 
 /// `sendInitialEvents`, checked against what must come with it.
@@ -135,18 +137,55 @@ fn too_old(requested: u64, oldest: u64) -> Status {
     Status::expired(format!("too old resource version: {requested} ({oldest})"))
 }
 
-fn error_frame(s: &Status) -> Bytes {
-    frame("ERROR", serde_json::to_string(s).unwrap_or_default().as_bytes())
+/// How frames are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// A line of JSON each.
+    Lines,
+    /// A length and a protobuf message each.
+    Protobuf,
 }
 
-fn frame(kind: &str, object: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(object.len() + 32);
-    out.extend_from_slice(b"{\"type\":\"");
-    out.extend_from_slice(kind.as_bytes());
-    out.extend_from_slice(b"\",\"object\":");
-    out.extend_from_slice(object);
-    out.extend_from_slice(b"}\n");
-    out.into()
+impl Format {
+    fn of(encoding: Encoding) -> Format {
+        if encoding == Encoding::Protobuf { Format::Protobuf } else { Format::Lines }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Format::Lines => "application/json",
+            Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        }
+    }
+
+    /// One event with an object given as JSON.
+    fn frame(self, kind: &str, object: &[u8]) -> Bytes {
+        match self {
+            Format::Lines => {
+                let mut out = Vec::with_capacity(object.len() + 32);
+                out.extend_from_slice(b"{\"type\":\"");
+                out.extend_from_slice(kind.as_bytes());
+                out.extend_from_slice(b"\",\"object\":");
+                out.extend_from_slice(object);
+                out.extend_from_slice(b"}\n");
+                out.into()
+            }
+            Format::Protobuf => {
+                let value: Value = serde_json::from_slice(object).unwrap_or_default();
+                ek_proto::encode_watch_event(kind, &value)
+                    .unwrap_or_else(|e| {
+                        let s = Status::internal(format!("the object has no protobuf form: {e}"));
+                        let s = serde_json::to_value(&s).unwrap_or_default();
+                        ek_proto::encode_watch_event("ERROR", &s).unwrap_or_default()
+                    })
+                    .into()
+            }
+        }
+    }
+
+    fn error(self, s: &Status) -> Bytes {
+        self.frame("ERROR", serde_json::to_string(s).unwrap_or_default().as_bytes())
+    }
 }
 
 struct Watcher {
@@ -154,6 +193,7 @@ struct Watcher {
     res: Arc<Resource>,
     filter: Filter,
     shape: Shape,
+    format: Format,
     include: IncludeObject,
     bookmarks: bool,
     /// Column definitions still to be sent.
@@ -213,7 +253,7 @@ impl Watcher {
                 }
                 Wake::Events(Next::TooOld { oldest }) => {
                     self.ended = true;
-                    return Some(error_frame(&too_old(oldest, oldest)));
+                    return Some(self.format.error(&too_old(oldest, oldest)));
                 }
                 Wake::Events(Next::Closed) | Wake::Shutdown => {
                     self.ended = true;
@@ -288,7 +328,9 @@ impl Watcher {
             _ => (&*e.entry, false),
         };
         if let (Shape::Object, Some(bytes)) = (self.shape, unchanged(&self.res, entry)) {
-            return Some(e.encoded(slot(kind, leaving, self.res.stamp(), 0), || frame(kind, bytes)));
+            return Some(e.encoded(slot(kind, leaving, self.res.stamp(), self.variant(0)), || {
+                self.format.frame(kind, bytes)
+            }));
         }
         if matches!(self.shape, Shape::Table(_)) && self.first_table {
             return Some(self.encode(kind, entry).await);
@@ -299,7 +341,7 @@ impl Watcher {
             Shape::Table(v) => 4 + v as u64 + 8 * self.include as u64,
         };
         let version = xxhash_rust::xxh3::xxh3_64(self.res.head.as_bytes()) ^ self.res.stamp();
-        let key = slot(kind, leaving, version, shape);
+        let key = slot(kind, leaving, version, self.variant(shape));
         let mut made = None;
         if !e.has_encoding(key) {
             made = Some(self.encode(kind, entry).await);
@@ -307,23 +349,28 @@ impl Watcher {
         Some(e.encoded(key, || made.unwrap_or_default()))
     }
 
+    /// Frames of one shape differ by format.
+    fn variant(&self, shape: u64) -> u64 {
+        shape + 32 * u64::from(self.format == Format::Protobuf)
+    }
+
     async fn encode(&mut self, kind: &str, entry: &Entry) -> Bytes {
         if let (Shape::Object, Some(bytes)) = (self.shape, unchanged(&self.res, entry)) {
-            return frame(kind, bytes);
+            return self.format.frame(kind, bytes);
         }
         let obj = match self.cluster.read(&self.res, entry).await {
             Ok(o) => o,
-            Err(s) => return error_frame(&s),
+            Err(s) => return self.format.error(&s),
         };
         match self.shape {
-            Shape::Object => frame(kind, &served_bytes(&self.res, &obj)),
-            Shape::Partial(v) => frame(kind, present::partial(&obj, v).to_string().as_bytes()),
+            Shape::Object => self.format.frame(kind, &served_bytes(&self.res, &obj)),
+            Shape::Partial(v) => self.format.frame(kind, present::partial(&obj, v).to_string().as_bytes()),
             Shape::Table(v) => {
                 let columns = self.first_table.then(|| present::columns(&self.res));
                 self.first_table = false;
                 let row = present::row(&self.res, &obj, v, self.include, self.cluster.now());
                 let meta = json!({"resourceVersion": entry.revision.to_string()});
-                frame(kind, present::table(v, meta, columns, vec![row]).to_string().as_bytes())
+                self.format.frame(kind, present::table(v, meta, columns, vec![row]).to_string().as_bytes())
             }
         }
     }
@@ -349,7 +396,7 @@ impl Watcher {
                 present::table(v, json!({"resourceVersion": rv.to_string()}), columns, vec![row])
             }
         };
-        frame("BOOKMARK", object.to_string().as_bytes())
+        self.format.frame("BOOKMARK", object.to_string().as_bytes())
     }
 }
 

@@ -31,6 +31,7 @@ impl MetaVersion {
 pub enum Encoding {
     Json,
     Yaml,
+    Protobuf,
 }
 
 impl Encoding {
@@ -38,6 +39,7 @@ impl Encoding {
         match self {
             Encoding::Json => "application/json",
             Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf => ek_proto::MEDIA_TYPE,
         }
     }
 }
@@ -93,22 +95,37 @@ fn encoding_of(media: &str) -> Option<Encoding> {
     match media {
         "application/json" | "*/*" | "application/*" => Some(Encoding::Json),
         "application/yaml" => Some(Encoding::Yaml),
+        ek_proto::MEDIA_TYPE => Some(Encoding::Protobuf),
         _ => None,
     }
 }
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
 
-/// For resources. `transforms` says whether Table and PartialObjectMetadata are on offer.
-pub fn accept(headers: &HeaderMap, transforms: bool) -> Result<Accepted, Status> {
+/// For resources. `transforms` says whether Table and PartialObjectMetadata are on offer, `protobuf` whether the
+/// kind has a protobuf form (built-in kinds).
+///
+/// Objects are kept as JSON, so a client that takes JSON as well as protobuf gets JSON; one that takes nothing else
+/// gets protobuf. Metadata alone is sent as the client prefers it: in protobuf its items carry no kind, and Go's
+/// metadata client compares them with ones that do not.
+pub fn accept(headers: &HeaderMap, transforms: bool, protobuf: bool) -> Result<Accepted, Status> {
     let clauses = clauses(headers);
     if clauses.is_empty() {
         return Ok(Accepted { shape: Shape::Object, encoding: Encoding::Json });
     }
+    let mut last_resort = None;
     for c in &clauses {
         let Some(encoding) = encoding_of(c.media) else { continue };
         let Some(kind) = c.param("as") else {
-            return Ok(Accepted { shape: Shape::Object, encoding });
+            let a = Accepted { shape: Shape::Object, encoding };
+            if encoding != Encoding::Protobuf {
+                return Ok(a);
+            }
+            if protobuf {
+                last_resort.get_or_insert(a);
+            }
+            continue;
         };
         if !transforms || c.param("g") != Some("meta.k8s.io") {
             continue;
@@ -119,14 +136,16 @@ pub fn accept(headers: &HeaderMap, transforms: bool) -> Result<Accepted, Status>
             _ => continue,
         };
         let shape = match kind {
-            "Table" => Shape::Table(version),
+            "Table" if encoding != Encoding::Protobuf => Shape::Table(version),
             "PartialObjectMetadata" | "PartialObjectMetadataList" => Shape::Partial(version),
             _ => continue,
         };
         return Ok(Accepted { shape, encoding });
     }
-    // A client that asked for protobuf alone still understands our Status.
-    Err(Status::not_acceptable(ACCEPTED))
+    last_resort.ok_or_else(|| {
+        let offer = if protobuf { ACCEPTED } else { ACCEPTED_CUSTOM };
+        Status::not_acceptable(offer)
+    })
 }
 
 pub fn discovery(headers: &HeaderMap) -> Result<DiscoveryFormat, Status> {
@@ -135,7 +154,7 @@ pub fn discovery(headers: &HeaderMap) -> Result<DiscoveryFormat, Status> {
         return Ok(DiscoveryFormat::Legacy);
     }
     for c in &clauses {
-        if encoding_of(c.media).is_none() {
+        if encoding_of(c.media).is_none_or(|e| e == Encoding::Protobuf) {
             continue;
         }
         match (c.param("as"), c.param("g"), c.param("v")) {
@@ -172,7 +191,7 @@ pub fn body_type(headers: &HeaderMap, protobuf: bool) -> Result<BodyType, Status
         Some("application/yaml") => Ok(BodyType::Yaml),
         Some("application/vnd.kubernetes.protobuf") if protobuf => Ok(BodyType::Protobuf),
         _ if protobuf => Err(Status::unsupported_media_type(ACCEPTED)),
-        _ => Err(Status::unsupported_media_type("application/json, application/yaml")),
+        _ => Err(Status::unsupported_media_type(ACCEPTED_CUSTOM)),
     }
 }
 
@@ -211,16 +230,27 @@ mod tests {
 
     #[test]
     fn accept_headers_of_real_clients() {
-        let a = accept(&h("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"), true).unwrap();
+        let a = accept(&h("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"), true, true).unwrap();
         assert_eq!(a.shape, Shape::Table(MetaVersion::V1));
-        let a = accept(&h("application/vnd.kubernetes.protobuf,application/json"), true).unwrap();
+        let a = accept(&h("application/vnd.kubernetes.protobuf,application/json"), true, true).unwrap();
         assert_eq!(a.shape, Shape::Object);
-        let a = accept(&h("application/json;as=Unknown;v=v1;g=meta.k8s.io,application/json"), true).unwrap();
+        let a = accept(&h("application/json;as=Unknown;v=v1;g=meta.k8s.io,application/json"), true, true)
+            .unwrap();
         assert_eq!(a.shape, Shape::Object);
-        assert_eq!(accept(&h("text/html"), true).unwrap_err().code, 406);
+        assert_eq!(accept(&h("text/html"), true, true).unwrap_err().code, 406);
         assert_eq!(
-            accept(&h("application/json;q=0.1,application/yaml"), true).unwrap().encoding,
+            accept(&h("application/json;q=0.1,application/yaml"), true, true).unwrap().encoding,
             Encoding::Yaml
+        );
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        let a = accept(&h(metadata), true, false).unwrap();
+        assert_eq!(a, Accepted { shape: Shape::Partial(MetaVersion::V1), encoding: Encoding::Protobuf });
+        let only = h("application/vnd.kubernetes.protobuf");
+        assert_eq!(accept(&only, true, true).unwrap().encoding, Encoding::Protobuf);
+        assert_eq!(
+            accept(&only, true, false).unwrap_err().code,
+            406,
+            "custom resources have no protobuf form"
         );
         let d = discovery(&h("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json")).unwrap();
         assert_eq!(d, DiscoveryFormat::V2);

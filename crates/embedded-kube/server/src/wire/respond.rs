@@ -70,7 +70,7 @@ fn with_type(code: u16, content_type: &'static str, body: Body) -> Reply {
     r
 }
 
-/// JSON bytes, turned to YAML when the client asked for that.
+/// JSON bytes, turned into what the client asked for.
 pub fn bytes(code: u16, encoding: Encoding, json: Bytes) -> Reply {
     match encoding {
         Encoding::Json => with_type(code, "application/json", Body::full(json)),
@@ -78,6 +78,13 @@ pub fn bytes(code: u16, encoding: Encoding, json: Bytes) -> Reply {
             Some(y) => with_type(code, "application/yaml", Body::full(y)),
             None => with_type(code, "application/json", Body::full(json)),
         },
+        Encoding::Protobuf => {
+            let value = serde_json::from_slice::<Value>(&json).ok();
+            match value.and_then(|v| ek_proto::encode(&v).ok()) {
+                Some(p) => with_type(code, ek_proto::MEDIA_TYPE, Body::full(p)),
+                None => with_type(code, "application/json", Body::full(json)),
+            }
+        }
     }
 }
 
