@@ -129,7 +129,9 @@ async fn a_plan_waits_for_what_an_earlier_run_began() {
             .present(Desired::typed::<VirtualNetworks>(id.clone(), &net(&t.location)).unwrap())
             .present(Desired::new(id.child("subnets", "a").unwrap(), subnet));
         let p = plan(&goal, &observe(&t.client, &goal, 4).await.unwrap()).unwrap();
-        assert_eq!(p.steps[0].action, Action::Await, "{p}");
+        // Elsewhere it may be over before it is looked at.
+        let busy = p.steps[0].action == Action::Await;
+        assert!(busy || (t.sim.is_none() && p.steps[0].action == Action::Keep), "{p}");
         // Five seconds between looks are five seconds too many for a simulator.
         let client = connect(&t.env, options(&t)).await.unwrap().client;
         let report = apply(&p, &client, 4).await;

@@ -1,9 +1,15 @@
 //! A plan against the real thing: everything at once, then nothing, then one change, then all of it away.
 
-use crate::support::{Target, target};
+use crate::support::{Target, target, target_with};
 use arm::ResourceId;
-use azure::plan::{Action, Desired, Goal, apply, observe, plan, reference};
+use azure::plan::{Action, Desired, Goal, Hands, Step, apply, observe, plan, reference};
+use azure::{ClientOptions, connect};
+use azure_sim::Profile;
+use futures::future::BoxFuture;
 use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
 
 fn landing(t: &Target, g: &ResourceId) -> Goal {
     let l = &t.location;
@@ -126,4 +132,62 @@ async fn all_errors_are_collected() {
         assert!(report.results.iter().find(|(id, _)| id.name() == "good").unwrap().1.is_good());
     })
     .await;
+}
+
+/// The client, until it dies: after some steps, in the middle of one.
+struct Mortal {
+    client: azure::Client,
+    left: AtomicUsize,
+    died: Notify,
+}
+
+impl Hands for Mortal {
+    fn perform<'a>(
+        &'a self,
+        step: &'a Step,
+        body: Option<serde_json::Value>,
+    ) -> BoxFuture<'a, Result<Option<serde_json::Value>, azure::Error>> {
+        Box::pin(async move {
+            let one = |n: usize| n.checked_sub(1);
+            if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one).is_ok() {
+                return self.client.perform(step, body).await;
+            }
+            // Somewhere between sending the request and seeing the operation end.
+            let _ = tokio::time::timeout(Duration::from_millis(15), self.client.perform(step, body)).await;
+            self.died.notify_one();
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_dies_anywhere_is_completed_by_the_next() {
+    let t = target_with(Profile::Fast).await;
+    if t.only_sim("it takes long").is_none() {
+        return;
+    }
+    // Nothing is gained by waiting in real time for operations that last milliseconds.
+    let options = ClientOptions { poll_default: Duration::from_millis(20), ..ClientOptions::default() };
+    let client = connect(&t.env, options).await.unwrap().client;
+    for steps in [1, 6, 10] {
+        t.in_group("dies", async |g: ResourceId| {
+            let goal = landing(&t, &g);
+            let first = plan(&goal, &observe(&client, &goal, 8).await.unwrap()).unwrap();
+            let hands = Mortal { client: client.clone(), left: steps.into(), died: Notify::new() };
+            tokio::select! {
+                report = apply(&first, &hands, 3) => panic!("it should have died: {report:?}"),
+                () = hands.died.notified() => {}
+            }
+            let next = plan(&goal, &observe(&client, &goal, 8).await.unwrap()).unwrap();
+            let report = apply(&next, &client, 3).await;
+            assert!(
+                report.is_good(),
+                "after {steps} steps:\n{next}{:#?}",
+                report.failures().collect::<Vec<_>>()
+            );
+            let last = plan(&goal, &observe(&client, &goal, 8).await.unwrap()).unwrap();
+            assert!(last.steps.iter().all(|s| s.action == Action::Keep), "{last}");
+        })
+        .await;
+    }
 }

@@ -68,7 +68,10 @@ impl Hands for Client {
                 (Action::Keep, _) => return Ok(None),
                 (Action::Await, _) => {
                     let url = self.resolve(Service::Arm, &target)?;
-                    return self.resume::<Value>(Lro::watch(url.as_str(), AWAIT)).wait_raw().await;
+                    return self
+                        .resume::<Value>(Lro::watch(url.as_str(), AWAIT.min(self.poll_default())))
+                        .wait_raw()
+                        .await;
                 }
                 (Action::Delete, _) => Call::new(Method::DELETE, target),
                 (Action::Change { etag: Some(etag), .. }, Some(body)) => {

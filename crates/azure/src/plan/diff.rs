@@ -1,7 +1,6 @@
 //! What differs between what is wanted and what is there.
 
 use super::Action;
-use crate::ops::Row;
 use arm::{ProvisioningState, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -43,8 +42,13 @@ struct Diff<'a> {
 }
 
 /// Keeps or changes: the body to write is what is there, overlaid with what is wanted.
-pub fn action(id: &ResourceId, desired: &Value, actual: &Value, wanted: &[&ResourceId]) -> Action {
-    let hidden = Row::of(id).map_or(&[][..], |r| r.write_only);
+pub fn action(
+    id: &ResourceId,
+    desired: &Value,
+    actual: &Value,
+    wanted: &[&ResourceId],
+    hidden: &'static [&'static str],
+) -> Action {
     let mut diff = Diff { id, hidden, wanted, found: Vec::new() };
     diff.envelope(desired, actual, "");
     match ProvisioningState::of(actual) {

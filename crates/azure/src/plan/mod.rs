@@ -204,7 +204,10 @@ pub fn plan(goal: &Goal, observed: &Observed) -> Result<Plan, PlanError> {
         fill(&mut body, &d.id, &wanted, observed)?;
         let action = match observed.get(&d.id) {
             None => Action::Create { body },
-            Some(actual) => diff::action(&d.id, &body, actual, &wanted),
+            Some(actual) => {
+                let hidden = Row::of(&d.id).map_or(&[][..], |r| r.write_only);
+                diff::action(&d.id, &body, actual, &wanted, hidden)
+            }
         };
         steps.push(Step { id: d.id.clone(), api_version, action, after: Vec::new() });
         needs.push(order::Needs { ids: refers.into_iter().chain(d.after.iter().cloned()).collect() });

@@ -163,6 +163,24 @@ fn differences_mean_something() {
 }
 
 #[test]
+fn what_is_never_shown_is_not_compared() {
+    let wanted = json!({"properties": {"size": 1, "osProfile": {"adminPassword": "x", "computerName": "c"}}});
+    let shown = json!({"properties": {"size": 1, "osProfile": {"computerName": "c"}}});
+    let id = net("natGateways", "n");
+    let act = |desired: &Value, hidden| diff::action(&id, desired, &shown, &[], hidden);
+    assert_eq!(act(&wanted, &["/properties/osProfile/adminPassword"]), Action::Keep);
+    assert!(matches!(act(&wanted, &[]), Action::Change { .. }));
+    let mut larger = wanted;
+    larger["properties"]["size"] = json!(2);
+    let Action::Change { body, differences, .. } = act(&larger, &["/properties/osProfile/adminPassword"])
+    else {
+        panic!()
+    };
+    assert_eq!(body["properties"]["osProfile"]["adminPassword"], "x", "but written");
+    assert!(!format!("{differences:?}").contains("adminPassword"));
+}
+
+#[test]
 fn children_that_are_wanted_by_themselves_are_not_extra() {
     let vnet = net("virtualNetworks", "v");
     let sub = net("virtualNetworks", "v/subnets/b");
