@@ -42,6 +42,10 @@ pub enum HttpError {
     Proxy(String),
     #[error("cannot connect to {host}")]
     Connect { host: String, source: BoxError },
+    #[error(
+        "{host} has a certificate that is not trusted; if it should be, add its authority to SSL_CERT_FILE"
+    )]
+    Untrusted { host: String, source: BoxError },
     #[error("{host} did not answer within {after:?}")]
     Timeout { host: String, after: Duration },
     #[error("the connection to {host} broke before the answer was complete")]
@@ -53,7 +57,7 @@ pub enum HttpError {
 impl HttpError {
     /// Whether the server cannot have seen the request.
     pub fn never_sent(&self) -> bool {
-        matches!(self, HttpError::Connect { .. })
+        matches!(self, HttpError::Connect { .. } | HttpError::Untrusted { .. })
     }
 
     /// Whether asking again may help.
@@ -177,9 +181,13 @@ impl Http {
     async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, HttpError> {
         let at = host(request.uri());
         let response = self.client.request(request.map(Full::new)).await.map_err(|e| {
-            let connect = e.is_connect();
+            let (connect, untrusted) = (e.is_connect(), untrusted(&e));
             let (host, source) = (at.clone(), e.into());
-            if connect { HttpError::Connect { host, source } } else { HttpError::Lost { host, source } }
+            match (connect, untrusted) {
+                (true, true) => HttpError::Untrusted { host, source },
+                (true, false) => HttpError::Connect { host, source },
+                (false, _) => HttpError::Lost { host, source },
+            }
         })?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, self.max_body).collect().await.map_err(|source| {
@@ -190,6 +198,15 @@ impl Http {
         })?;
         Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
+}
+
+/// Whether a certificate was refused: it will be again, so nobody should wait for it.
+fn untrusted(e: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(inner) = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        return untrusted(inner);
+    }
+    matches!(e.downcast_ref::<rustls::Error>(), Some(rustls::Error::InvalidCertificate(_)))
+        || e.source().is_some_and(untrusted)
 }
 
 fn roots(options: &HttpOptions) -> Result<RootCertStore, HttpError> {

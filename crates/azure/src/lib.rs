@@ -14,6 +14,7 @@
 //! See `docs/azure-client.md` for how to use it.
 
 pub mod cloud;
+mod connect;
 pub mod credential;
 mod env;
 pub mod graph;
@@ -26,6 +27,7 @@ mod secret;
 mod timing;
 
 pub use cloud::{Cloud, CloudError};
+pub use connect::{ConnectError, Connected, connect};
 pub use credential::{Credential, CredentialError, EntraFault};
 pub use env::Env;
 pub use graph::Graph;
@@ -37,3 +39,8 @@ pub use pipeline::{
 };
 pub use secret::Secret;
 pub use timing::{Pause, Timing};
+
+/// The guide's code must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/azure-client.md")]
+pub struct Guide;

@@ -11,12 +11,15 @@ use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const IMDS: &str = "http://169.254.169.254";
 const ATTEMPTS: u32 = 5;
-/// A metadata server answers at once or is not there.
-const PROBE: Duration = Duration::from_secs(2);
+/// A metadata server answers soon or is not there. Until it has answered once, patience is short: on a machine that is
+/// not in Azure this is the time before another credential is tried.
+const PROBES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which of a machine's identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub struct ManagedIdentity {
     timing: Timing,
     endpoint: Endpoint,
     identity: IdentityId,
+    /// Whether somebody is known to be there.
+    answered: AtomicBool,
 }
 
 impl ManagedIdentity {
@@ -48,7 +53,7 @@ impl ManagedIdentity {
     /// A metadata server elsewhere; `AZURE_POD_IDENTITY_AUTHORITY_HOST` names one.
     pub fn imds_at(http: &Http, timing: Timing, identity: IdentityId, base: &str) -> ManagedIdentity {
         let endpoint = Endpoint::Imds { base: base.trim_end_matches('/').to_owned() };
-        ManagedIdentity { http: http.with_timeout(PROBE), timing, endpoint, identity }
+        ManagedIdentity { http: http.clone(), timing, endpoint, identity, answered: AtomicBool::new(false) }
     }
 
     pub fn app_service(
@@ -59,7 +64,7 @@ impl ManagedIdentity {
         header: Secret,
     ) -> ManagedIdentity {
         let endpoint = Endpoint::AppService { url: url.to_owned(), header };
-        ManagedIdentity { http: http.clone(), timing, endpoint, identity }
+        ManagedIdentity { http: http.clone(), timing, endpoint, identity, answered: AtomicBool::new(true) }
     }
 
     /// `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` if set, else the metadata server.
@@ -110,13 +115,18 @@ impl ManagedIdentity {
     async fn fetch(&self, ask: &TokenRequest) -> Result<AccessToken, CredentialError> {
         let mut attempt = 0;
         loop {
+            let known = self.answered.load(Ordering::Relaxed);
+            let patience = PROBES.get(attempt as usize).filter(|_| !known).unwrap_or(&PATIENCE);
             attempt += 1;
-            let sent = self.http.send(self.request(ask)?).await;
+            let sent = self.http.with_timeout(*patience).send(self.request(ask)?).await;
+            if sent.is_ok() {
+                self.answered.store(true, Ordering::Relaxed);
+            }
             // 404 and 410 are what the metadata server says while it is being updated.
             let again = match &sent {
                 Ok(a) => matches!(a.status.as_u16(), 404 | 408 | 410 | 429 | 500..=599),
                 // If nothing listens, this is no machine of Azure's; asking again only delays saying so.
-                Err(e) => e.is_transient() && !e.never_sent() && attempt < 2,
+                Err(e) => e.is_transient() && !e.never_sent() && (known || (attempt as usize) < PROBES.len()),
             };
             if !again || attempt == ATTEMPTS {
                 let what = "managed identity";

@@ -132,9 +132,9 @@ impl Lro {
             wait_ms,
             correlation: String::new(),
         };
-        // A state that ends a POST or DELETE is the resource's, not the operation's: only writes are over by it.
+        // A POST answers with what it likes; a state in there is not that of an operation.
         let polling = match (verb, Polling::of(status, &answer.headers, body.as_ref())) {
-            (Verb::Post | Verb::Delete, Some(Polling::Body)) => Some(Polling::Done),
+            (Verb::Post, Some(Polling::Body)) => Some(Polling::Done),
             (_, p) => p,
         };
         lro.state = match polling.ok_or(NoPolling)? {
@@ -158,6 +158,18 @@ impl Lro {
         };
         let step = lro.poll(answer, now);
         Ok((lro, step))
+    }
+
+    /// Waits for a resource that somebody else is changing: asks it until its own state says that it is over.
+    pub fn watch(url: &str, wait: Duration) -> Lro {
+        Lro {
+            verb: Verb::Put,
+            url: url.to_owned(),
+            state: State::Body,
+            result: None,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            correlation: String::new(),
+        }
     }
 
     /// The URL of the resource (or action) that the operation is about.
@@ -332,6 +344,9 @@ impl Lro {
                 }
                 self.failed(detail)
             }
+            Some(ProvisioningState::Succeeded) | None if self.verb == Verb::Delete => self.failed(
+                ErrorDetail::new("NotDeleted", "the resource is still there and no longer being deleted"),
+            ),
             // Without a state there is nothing to wait for.
             Some(ProvisioningState::Succeeded) | None => self.done(Outcome::Body(body)),
         }

@@ -26,6 +26,9 @@ impl<T> std::fmt::Debug for Operation<T> {
     }
 }
 
+/// How many polls in a row may fail for reasons that pass.
+const OUTAGES: u32 = 5;
+
 fn path(url: &str) -> String {
     Url::parse(url).map_or_else(|_| url.to_owned(), |u| u.path().to_owned())
 }
@@ -96,7 +99,7 @@ impl<T> Operation<T> {
     /// Waits until it is over and returns the raw result. Cancelling this future loses nothing: the operation goes
     /// on in Azure, and the token resumes it.
     pub async fn wait_raw(&mut self) -> Result<Option<Value>, Error> {
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut failures) = (Duration::ZERO, 0);
         while let Step::Poll { after, .. } = &self.next {
             let after = *after;
             if waited > self.client.poll_patience() {
@@ -105,7 +108,18 @@ impl<T> Operation<T> {
             self.client.timing().pause.pause(after).await;
             // Time that polls themselves take does not count; patience is for services that never end.
             waited += after.max(Duration::from_millis(1));
-            self.poll().await?;
+            match self.poll().await {
+                Ok(_) => failures = 0,
+                // The operation goes on while the network or the front door does not: an outage must outlast
+                // several rounds of the pipeline's own retries to end the wait.
+                Err(e) if e.is_transient() && failures < OUTAGES => {
+                    failures += 1;
+                    tracing::warn!(path = %path(self.lro.url()), error = %e, "cannot ask about an operation; asking again");
+                    self.client.timing().pause.pause(self.client.poll_default()).await;
+                    waited += self.client.poll_default();
+                }
+                Err(e) => return Err(e),
+            }
         }
         match &self.next {
             Step::Done(Outcome::Body(body)) => Ok(body.clone()),

@@ -120,6 +120,10 @@ fn every_shape_of_the_reference() {
         done(Verb::Delete, &[answer(202, &[AAO, LOC], None), answer(200, &[], status("Succeeded"))]),
         Outcome::Body(None)
     );
+    // A delete that only shows in the resource: over when it is gone.
+    let shown =
+        [answer(202, &[], state("Deleting")), answer(200, &[], state("Deleting")), answer(404, &[], None)];
+    assert_eq!(done(Verb::Delete, &shown), Outcome::Body(None));
     // Actions: the result is at Location.
     assert_eq!(
         done(Verb::Post, &[answer(202, &[AAO, LOC], None), answer(200, &[], status("Succeeded"))]),
@@ -156,6 +160,10 @@ fn failures_say_why() {
         "Failed"
     );
     assert_eq!(code(Verb::Put, &[answer(201, &[], state("Failed"))]), "Failed");
+    assert_eq!(
+        code(Verb::Delete, &[answer(202, &[], state("Deleting")), answer(200, &[], state("Succeeded"))]),
+        "NotDeleted"
+    );
     let gone = answer(404, &[], Some(json!({"error": {"code": "NotFound", "message": "m"}})));
     assert_eq!(code(Verb::Put, &[answer(202, &[LOC], None), gone.clone()]), "NotFound");
     let conflict = answer(409, &[], Some(json!({"error": {"code": "Conflict", "message": "m"}})));

@@ -71,3 +71,18 @@ rows! {
     UserAssignedIdentities: UserAssignedIdentity = "Microsoft.ManagedIdentity/userAssignedIdentities" @ "2024-11-30" in Group;
     FederatedCredentials: FederatedCredential = "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials" @ "2024-11-30" in Child;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    rows! {
+        Machines: arm::Resource = "Test.Compute/machines" @ "2024-03-01" in Group hides "/properties/a" "/properties/b";
+    }
+
+    #[test]
+    fn rows_may_hide_fields() {
+        assert_eq!(Machines::ROW.write_only, ["/properties/a", "/properties/b"]);
+        assert_eq!(TYPES.len(), 1);
+    }
+}

@@ -299,9 +299,9 @@ impl Client {
             Err(source) => {
                 tracing::debug!(%method, %path, attempt = state.made, error = %source, "not answered");
                 let trouble = match &source {
-                    e if e.never_sent() => Trouble::NeverSent,
+                    HttpError::Connect { .. } => Trouble::NeverSent,
                     HttpError::Timeout { .. } | HttpError::Lost { .. } => Trouble::Lost,
-                    // Too large or misconfigured: it would be so again.
+                    // Too large, untrusted or misconfigured: it would be so again.
                     _ => Trouble::Answered { status: 0, code: String::new(), said: None },
                 };
                 let failure = Error::Send { method, path, attempts: state.made, source };
@@ -334,7 +334,9 @@ impl Client {
         }
         if status == 409 && !state.registered && detail.has_code(code::MISSING_SUBSCRIPTION_REGISTRATION) {
             state.registered = true;
-            if let Some(namespace) = register::namespace(&detail, url.path()) {
+            if let Some(namespace) =
+                register::namespace(&detail, url.path()).filter(|_| !subscription.is_empty())
+            {
                 self.register(subscription, &namespace, correlation).await?;
                 return Ok(Outcome::Again);
             }

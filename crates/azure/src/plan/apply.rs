@@ -1,8 +1,8 @@
 //! Looking before, and doing after: the two sides of a plan that talk to Azure.
 
 use super::{Action, Goal, Observed, Plan, Step, version};
-use crate::lro::Operation;
-use crate::pipeline::{Call, Client, Error};
+use crate::lro::{Lro, Operation};
+use crate::pipeline::{Call, Client, Error, Service};
 use arm::ResourceId;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -10,6 +10,10 @@ use futures::stream::{self, FuturesUnordered};
 use http::Method;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Between looks at a resource that somebody else is provisioning.
+const AWAIT: Duration = Duration::from_secs(5);
 
 /// Fetches everything that a goal mentions. All failures are returned, not only the first.
 pub async fn observe(
@@ -62,6 +66,13 @@ impl Hands for Client {
             let target = format!("{}?api-version={}", step.id, step.api_version);
             let call = match (&step.action, body) {
                 (Action::Keep, _) => return Ok(None),
+                (Action::Await, _) => {
+                    let url = self.resolve(Service::Arm, &target)?;
+                    return self
+                        .resume::<Value>(Lro::watch(url.as_str(), AWAIT.min(self.poll_default())))
+                        .wait_raw()
+                        .await;
+                }
                 (Action::Delete, _) => Call::new(Method::DELETE, target),
                 (Action::Change { etag: Some(etag), .. }, Some(body)) => {
                     Call::new(Method::PUT, target).body(body).header("if-match", etag)
@@ -171,7 +182,7 @@ pub async fn apply<H: Hands>(plan: &Plan, hands: &H, parallel: usize) -> Report 
             started[i] = true;
             let mut body = match &step.action {
                 Action::Create { body } | Action::Change { body, .. } => Some(body.clone()),
-                Action::Keep | Action::Delete => None,
+                Action::Keep | Action::Await | Action::Delete => None,
             };
             let known = |id: &ResourceId, at: &str| resources.get(id).and_then(|r| r.pointer(at)).cloned();
             if body.as_mut().is_some_and(|b| !substitute(b, &mut |id, at| known(id, at))) {
@@ -212,7 +223,7 @@ fn finish(
             }
             match step.action {
                 Action::Create { .. } => Result::Created,
-                Action::Keep => Result::Kept,
+                Action::Keep | Action::Await => Result::Kept,
                 Action::Change { .. } => Result::Changed,
                 Action::Delete => Result::Deleted,
             }

@@ -1,8 +1,7 @@
 //! What differs between what is wanted and what is there.
 
 use super::Action;
-use crate::ops::Row;
-use arm::ResourceId;
+use arm::{ProvisioningState, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -43,12 +42,23 @@ struct Diff<'a> {
 }
 
 /// Keeps or changes: the body to write is what is there, overlaid with what is wanted.
-pub fn action(id: &ResourceId, desired: &Value, actual: &Value, wanted: &[&ResourceId]) -> Action {
-    let hidden = Row::of(id).map_or(&[][..], |r| r.write_only);
+pub fn action(
+    id: &ResourceId,
+    desired: &Value,
+    actual: &Value,
+    wanted: &[&ResourceId],
+    hidden: &'static [&'static str],
+) -> Action {
     let mut diff = Diff { id, hidden, wanted, found: Vec::new() };
     diff.envelope(desired, actual, "");
-    if diff.found.is_empty() {
-        return Action::Keep;
+    match ProvisioningState::of(actual) {
+        Some(ProvisioningState::Running(_)) if diff.found.is_empty() => return Action::Await,
+        // A failed resource has the right fields and does not work: writing it again is how it is mended.
+        Some(s @ (ProvisioningState::Failed | ProvisioningState::Canceled)) => {
+            diff.differ("/properties/provisioningState", &s.as_str().into(), &"Succeeded".into());
+        }
+        _ if diff.found.is_empty() => return Action::Keep,
+        _ => {}
     }
     let mut body = actual.clone();
     diff.overlay(&mut body, desired, "");

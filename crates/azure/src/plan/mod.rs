@@ -113,9 +113,17 @@ pub type Observed = BTreeMap<ResourceId, Value>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "do")]
 pub enum Action {
-    Create { body: Value },
+    Create {
+        body: Value,
+    },
     Keep,
-    Change { body: Value, differences: Vec<Difference>, etag: Option<String> },
+    /// As wanted, but still being provisioned (by an earlier run, perhaps): others wait until it is done.
+    Await,
+    Change {
+        body: Value,
+        differences: Vec<Difference>,
+        etag: Option<String>,
+    },
     Delete,
 }
 
@@ -138,7 +146,7 @@ pub struct Plan {
 impl Plan {
     /// Whether all is as it should be.
     pub fn is_empty(&self) -> bool {
-        self.steps.iter().all(|s| s.action == Action::Keep)
+        self.steps.iter().all(|s| matches!(s.action, Action::Keep | Action::Await))
     }
 
     pub fn step(&self, id: &ResourceId) -> Option<&Step> {
@@ -153,6 +161,7 @@ impl fmt::Display for Plan {
             match &s.action {
                 Action::Create { .. } => writeln!(f, "+ {}", s.id)?,
                 Action::Keep => writeln!(f, "= {}", s.id)?,
+                Action::Await => writeln!(f, "… {}", s.id)?,
                 Action::Delete => writeln!(f, "- {}", s.id)?,
                 Action::Change { differences, .. } => {
                     writeln!(f, "~ {}", s.id)?;
@@ -195,7 +204,10 @@ pub fn plan(goal: &Goal, observed: &Observed) -> Result<Plan, PlanError> {
         fill(&mut body, &d.id, &wanted, observed)?;
         let action = match observed.get(&d.id) {
             None => Action::Create { body },
-            Some(actual) => diff::action(&d.id, &body, actual, &wanted),
+            Some(actual) => {
+                let hidden = Row::of(&d.id).map_or(&[][..], |r| r.write_only);
+                diff::action(&d.id, &body, actual, &wanted, hidden)
+            }
         };
         steps.push(Step { id: d.id.clone(), api_version, action, after: Vec::new() });
         needs.push(order::Needs { ids: refers.into_iter().chain(d.after.iter().cloned()).collect() });

@@ -27,7 +27,7 @@ fn landing() -> Goal {
         .present(Desired::new(assignment, json!({"properties": {"principalId": reference(&identity, "/properties/principalId")}})))
         .present(Desired::new(net("virtualNetworks", "v/subnets/a"), json!({"properties": {"addressPrefix": "10.0.0.0/24", "networkSecurityGroup": {"id": nsg}, "natGateway": {"id": nat}}})))
         .present(Desired::new(net("virtualNetworks", "v/subnets/b"), json!({"properties": {"addressPrefix": "10.0.1.0/24"}})))
-        .present(Desired::new(nat.clone(), json!({"location": "westus2", "properties": {"publicIpAddresses": [{"id": pip}]}})))
+        .present(Desired::new(nat, json!({"location": "westus2", "properties": {"publicIpAddresses": [{"id": pip}]}})))
         .present(Desired::new(vnet, json!({"location": "West US 2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}})))
         .present(Desired::new(pip, json!({"location": "westus2"})))
         .present(Desired::new(nsg, json!({"location": "westus2", "properties": {"securityRules": [{"name": "r", "properties": {"priority": 100}}]}})))
@@ -90,7 +90,7 @@ fn done(p: &Plan, mut world: Observed) -> Observed {
                 drop(world.insert(s.id.clone(), shown(s, body)))
             }
             Action::Delete => drop(world.remove(&s.id)),
-            Action::Keep => {}
+            Action::Keep | Action::Await => {}
         }
     }
     world
@@ -163,6 +163,24 @@ fn differences_mean_something() {
 }
 
 #[test]
+fn what_is_never_shown_is_not_compared() {
+    let wanted = json!({"properties": {"size": 1, "osProfile": {"adminPassword": "x", "computerName": "c"}}});
+    let shown = json!({"properties": {"size": 1, "osProfile": {"computerName": "c"}}});
+    let id = net("natGateways", "n");
+    let act = |desired: &Value, hidden| diff::action(&id, desired, &shown, &[], hidden);
+    assert_eq!(act(&wanted, &["/properties/osProfile/adminPassword"]), Action::Keep);
+    assert!(matches!(act(&wanted, &[]), Action::Change { .. }));
+    let mut larger = wanted;
+    larger["properties"]["size"] = json!(2);
+    let Action::Change { body, differences, .. } = act(&larger, &["/properties/osProfile/adminPassword"])
+    else {
+        panic!()
+    };
+    assert_eq!(body["properties"]["osProfile"]["adminPassword"], "x", "but written");
+    assert!(!format!("{differences:?}").contains("adminPassword"));
+}
+
+#[test]
 fn children_that_are_wanted_by_themselves_are_not_extra() {
     let vnet = net("virtualNetworks", "v");
     let sub = net("virtualNetworks", "v/subnets/b");
@@ -180,6 +198,21 @@ fn children_that_are_wanted_by_themselves_are_not_extra() {
     let p = plan(&goal, &world).unwrap();
     let Action::Change { body, .. } = &p.step(&vnet).unwrap().action else { panic!() };
     assert_eq!(body["properties"]["subnets"].as_array().unwrap().len(), 2, "the other subnet survives");
+}
+
+#[test]
+fn what_is_broken_is_mended_and_what_is_busy_is_awaited() {
+    let pip = net("publicIPAddresses", "p");
+    let goal = Goal::default().present(Desired::new(pip.clone(), json!({"location": "westus2"})));
+    let action = |location: &str, state: &str| {
+        let there = json!({"location": location, "properties": {"provisioningState": state}});
+        plan(&goal, &[(pip.clone(), there)].into()).unwrap().steps.remove(0).action
+    };
+    assert_eq!(action("westus2", "Succeeded"), Action::Keep);
+    assert_eq!(action("westus2", "Updating"), Action::Await);
+    assert!(matches!(action("eastus", "Updating"), Action::Change { .. }));
+    let Action::Change { differences, .. } = action("westus2", "Failed") else { panic!() };
+    assert_eq!(differences[0].to_string(), "/properties/provisioningState: \"Failed\" → \"Succeeded\"");
 }
 
 #[test]
@@ -333,7 +366,7 @@ proptest! {
             }
         }
         prop_assert_eq!(report.is_good(), failing.is_empty());
-        let world = report.resources.clone();
+        let world = report.resources;
         let left = plan(&goal, &world).unwrap();
         prop_assert_eq!(left.is_empty(), failing.is_empty());
         prop_assert!(plan(&goal, &done(&left, world)).unwrap().is_empty());
