@@ -126,12 +126,11 @@ fn put(cx: &mut Cx<'_>, id: &ResourceId, group: &str) -> Result<Reply, Fault> {
             let why = failures
                 .into_iter()
                 .fold(ErrorDetail::new("DeploymentFailed", message), ErrorDetail::with_detail);
-            Effect::Fail(id.key().clone(), why)
+            Effect::Fail(id.key().clone(), Box::new(why))
         }
     };
     let flow = Flow { how: How::Async, retry: 5, lasts };
-    let name = "Deploy".to_owned();
-    let (token, _, _) = operations::begin(cx, kind, id, &place.location, flow, effect, name);
+    let (token, _, _) = operations::begin(cx, kind, id, &place.location, flow, effect, "Deploy");
     let record = Record {
         id: id.clone(),
         kind,
@@ -197,7 +196,7 @@ fn deploy(cx: &mut Cx<'_>, planned: &Planned) -> Result<(), Fault> {
     for id in begun {
         cx.state.finish(&id, now);
         if let Some(Err(why)) = cx.state.operations.get(&id).and_then(|o| o.outcome.clone()) {
-            return Err(Fault::new(StatusCode::CONFLICT, crate::wire::Cause::Service, why));
+            return Err(Fault::new(StatusCode::CONFLICT, crate::wire::Cause::Service, *why));
         }
     }
     Ok(())
