@@ -108,7 +108,12 @@ impl Journal {
             self.entries.pop_front();
         }
         let body = reply.body.as_ref();
-        let error = body.and_then(|b| b.get("error")?.get("code")?.as_str());
+        let error = body.and_then(|b| match b.get("errors") {
+            Some(list) => list.get(0)?.get("code")?.as_str(),
+            None => b.get("error")?.get("code")?.as_str(),
+        });
+        // Storage says it in XML and in a header.
+        let error = error.or_else(|| reply.headers.get("x-ms-error-code")?.to_str().ok());
         let [principal, action, granted_by, error] =
             [seen.principal.as_deref(), seen.action.as_deref(), seen.granted_by.as_deref(), error]
                 .map(|t| t.map(|t| self.share(t)));

@@ -46,19 +46,36 @@ pub struct Reply {
     pub body: Option<Value>,
     /// A body of somebody else's, as it came.
     pub raw: Option<Bytes>,
+    /// A body out of stored contents, sent piece by piece.
+    pub(crate) parts: Vec<crate::planes::Slice>,
 }
 
 impl Reply {
     pub fn empty(status: StatusCode) -> Reply {
-        Reply { status, headers: HeaderMap::new(), body: None, raw: None }
+        Reply { status, headers: HeaderMap::new(), body: None, raw: None, parts: Vec::new() }
     }
 
     pub fn json(status: StatusCode, body: Value) -> Reply {
-        Reply { status, headers: HeaderMap::new(), body: Some(body), raw: None }
+        Reply { status, headers: HeaderMap::new(), body: Some(body), raw: None, parts: Vec::new() }
     }
 
     pub fn ok(body: Value) -> Reply {
         Reply::json(StatusCode::OK, body)
+    }
+
+    /// The body as bytes, whatever it comes from; nothing if it cannot be read.
+    pub fn bytes(&self) -> Bytes {
+        if let Some(raw) = &self.raw {
+            return raw.clone();
+        }
+        if let Some(body) = &self.body {
+            return serde_json::to_vec(body).unwrap_or_default().into();
+        }
+        let read = |s: &crate::planes::Slice| s.content.read(s.from, s.len);
+        match self.parts.as_slice() {
+            [one] => read(one).unwrap_or_default(),
+            many => many.iter().filter_map(|s| read(s).ok()).flatten().collect::<Vec<u8>>().into(),
+        }
     }
 
     pub fn with(mut self, name: &'static str, value: &str) -> Reply {

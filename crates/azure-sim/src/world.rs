@@ -7,6 +7,7 @@ use crate::gateway::{self, Answer, Buckets, Limits, Rules, Seen};
 use crate::graph;
 use crate::journal::{Entry, Journal};
 use crate::memory::{Files, Memory, MemoryError};
+use crate::planes::Contents;
 use crate::profile::Profile;
 use crate::provider::{self, Providers};
 use crate::rbac::Role;
@@ -19,7 +20,9 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -115,9 +118,15 @@ impl World {
         } else {
             Keys::remembered(secrets.signing_keys).map_err(WorldError::Keys)?
         };
-        let fresh = seed::seed(setup.seed, &setup.roles, setup.clock.now());
-        let empty = seed::empty(setup.seed, &setup.roles);
+        let mut fresh = seed::seed(setup.seed, &setup.roles, setup.clock.now());
+        let mut empty = seed::empty(setup.seed, &setup.roles);
+        let at = files.contents();
+        let contents = Contents::open(&at)
+            .map_err(|source| WorldError::Memory(MemoryError::File { what: "make", path: at, source }))?;
+        fresh.data.contents = contents.clone();
+        empty.data.contents = contents.clone();
         let (memory, state, ahead) = Memory::open(files, fresh, empty).map_err(WorldError::Memory)?;
+        contents.sweep();
         Ok(World::with(setup, state, Arc::new(keys), Some(memory), ahead))
     }
 
@@ -297,7 +306,24 @@ impl World {
         v2: bool,
     ) -> Result<Value, entra::Refusal> {
         let state = self.state.lock().clone();
-        entra::exchange(&state, &self.keys, &*self.setup.issuers, tenant, form, v2, self.now()).await
+        let issuers = Inside { world: self, beyond: &*self.setup.issuers };
+        entra::exchange(&state, &self.keys, &issuers, tenant, form, v2, self.now()).await
+    }
+
+    pub(crate) fn profile(&self) -> Profile {
+        self.setup.profile
+    }
+
+    /// Where uploads go.
+    pub(crate) fn contents(&self) -> Contents {
+        self.look(|s| s.data.contents.clone())
+    }
+
+    /// Writes a call to a data plane down, under the URL it was for.
+    pub(crate) fn note_call(&self, call: &Call, url: &str, reply: &Reply, seen: Seen, now: Timestamp) {
+        let call = Call { path: url.to_owned(), body: bytes::Bytes::new(), ..call.clone() };
+        let micros = u64::try_from(self.now().duration_since(now).as_micros()).unwrap_or(0);
+        self.journal.lock().add(&call, reply, seen, now, micros);
     }
 
     /// Resource Manager, but for what others answer for: see [`World::serve`].
@@ -503,7 +529,7 @@ impl World {
             for id in &ids {
                 state.finish(id, now);
             }
-            ids.len()
+            ids.len() + crate::planes::vault::finish(state)
         };
         self.change(finish).unwrap_or(0)
     }
@@ -515,7 +541,15 @@ impl World {
         state.settle(self.now());
         let made = || state.records.values().filter(|r| !r.seeded);
         let left: Vec<Value> = made()
-            .map(|r| json!({"id": r.id.as_str(), "createdBy": &*r.created_by, "createdAt": r.created.to_string()}))
+            .map(|r| {
+                let mut left = json!({"id": r.id.as_str(), "createdBy": &*r.created_by, "createdAt": r.created.to_string()});
+                // What an account holds is left over with it.
+                if r.kind.path == "storageAccounts" {
+                    let (blobs, bytes) = crate::planes::blob::holds(&state, r.id.name());
+                    (left["blobs"], left["bytes"]) = (blobs.into(), bytes.into());
+                }
+                left
+            })
             .collect();
         let names = names(&state, made().map(|r| &*r.created_by));
         json!({"value": left, "names": names})
@@ -537,7 +571,9 @@ impl World {
                     .assignments
                     .of(p)
                     .filter_map(|a| state.assignments.role(&a.role))
-                    .flat_map(|r| r.permissions.iter().flat_map(|x| x.actions.iter().cloned()))
+                    .flat_map(|r| {
+                        r.permissions.iter().flat_map(|x| x.actions.iter().chain(&x.data_actions).cloned())
+                    })
                     .collect();
                 let idle: Vec<&String> =
                     granted.iter().filter(|g| !actions.iter().any(|a| crate::rbac::matches(g, a))).collect();
@@ -546,6 +582,29 @@ impl World {
             })
             .collect();
         json!({"value": report})
+    }
+}
+
+/// Issuers whose documents the simulator itself serves are asked in the process, others over the network.
+struct Inside<'a> {
+    world: &'a World,
+    beyond: &'a dyn Issuers,
+}
+
+impl Issuers for Inside<'_> {
+    fn get<'a>(
+        &'a self,
+        text: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Value, entra::FetchError>> + Send + 'a>> {
+        Box::pin(async move {
+            let own = url::Url::parse(text).ok().and_then(|url| self.world.published(&url));
+            let Some(reply) = own else { return self.beyond.get(text).await };
+            if reply.status != StatusCode::OK {
+                let status = reply.status.as_u16();
+                return Err(entra::FetchError::Status { url: text.to_owned(), status });
+            }
+            serde_json::from_slice(&reply.bytes()).map_err(|_| entra::FetchError::Body(text.to_owned()))
+        })
     }
 }
 

@@ -21,7 +21,15 @@ pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
             false => Reply::json(StatusCode::NOT_FOUND, json!({"error": format!("there is no fork '{id}'")})),
         };
     }
+    if let Some(host) = path.strip_prefix("front-doors/") {
+        return front_door(world, call, host);
+    }
     match (call.method.as_str(), path) {
+        ("GET", "front-doors") => {
+            let all: serde_json::Map<String, serde_json::Value> =
+                world.front_doors().into_iter().map(|(h, c)| (h, json!(c))).collect();
+            Reply::ok(json!({"value": all}))
+        }
         ("GET", "forks") => Reply::ok(forks.list()),
         ("POST", "forks") => match forks.clone().make().await {
             Ok(body) => Reply::json(StatusCode::CREATED, body),
@@ -50,6 +58,26 @@ pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
             Err(e) => failed(chain(&e)),
         },
         _ => Reply::json(StatusCode::NOT_FOUND, json!({"error": "unknown"})),
+    }
+}
+
+/// `PUT` and `DELETE` of a front door by its host.
+fn front_door(world: &World, call: &Call, host: &str) -> Reply {
+    let refuse = |status, why: String| Reply::json(status, json!({"error": why}));
+    match call.method.as_str() {
+        "PUT" => match serde_json::from_slice(&call.body) {
+            Ok(config) => match world.set_front_door(host, config) {
+                Ok(()) => Reply::ok(json!({"host": host})),
+                Err(e) => refuse(StatusCode::BAD_REQUEST, chain(&e)),
+            },
+            Err(e) => refuse(StatusCode::BAD_REQUEST, format!("the body is not a front door: {e}")),
+        },
+        "DELETE" => match world.remove_front_door(host) {
+            Ok(true) => Reply::empty(StatusCode::NO_CONTENT),
+            Ok(false) => refuse(StatusCode::NOT_FOUND, format!("there is no front door '{host}'")),
+            Err(e) => refuse(StatusCode::INTERNAL_SERVER_ERROR, chain(&e)),
+        },
+        _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "a front door is PUT or DELETEd".to_owned()),
     }
 }
 

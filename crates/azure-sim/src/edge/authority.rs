@@ -1,6 +1,7 @@
 //! The instance's own certificate authority, good for Azure's names and the loopback only.
 
 use crate::gateway::LOCATIONS;
+use crate::planes::Plane;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rcgen::{
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 
 /// Domains of Azure that are served.
-const DOMAINS: [&str; 7] = [
+const DOMAINS: [&str; 9] = [
     "localhost",
     "azure.com",
     "azure.net",
@@ -24,6 +25,9 @@ const DOMAINS: [&str; 7] = [
     "microsoftonline.com",
     "microsoft.com",
     "azurecr.io",
+    "azurefd.net",
+    // Zones of the simulator's own, for front doors.
+    "zaffre.test",
 ];
 
 /// The hosts that the proxy leads to, and who answers there.
@@ -38,6 +42,9 @@ pub fn serves(host: &str) -> Option<Service> {
         "localhost" | "127.0.0.1" | "[::1]" => Some(Service::ByPath),
         // One per region; the regions bound how many certificates are made.
         other => {
+            if let Some(plane) = Plane::of(other) {
+                return Some(Service::Plane(plane));
+            }
             let region = other.strip_suffix(".authorization.azure.net")?;
             LOCATIONS.iter().any(|(name, _)| *name == region).then_some(Service::Access)
         }
@@ -51,6 +58,8 @@ pub enum Service {
     Access,
     Login,
     Graph,
+    /// What lies behind a resource's own host.
+    Plane(Plane),
     /// On the loopback one address serves all: paths tell them apart.
     ByPath,
 }
@@ -142,12 +151,21 @@ impl Authority {
     }
 }
 
+const MAX_KEPT: usize = 1024;
+
 impl ResolvesServerCert for Authority {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // Only names that are served get a certificate: their number bounds what is kept.
+        // Only names that are served get a certificate, and those with many hosts share one per domain.
         let host = hello.server_name().unwrap_or("localhost").to_ascii_lowercase();
-        serves(&host)?;
+        let host = match serves(&host)? {
+            Service::Plane(plane) => plane.certificate_name(&host),
+            _ => host,
+        };
         let mut kept = self.kept.lock();
+        // Front doors may have any name in their zones.
+        if kept.len() >= MAX_KEPT && !kept.contains_key(&host) {
+            kept.clear();
+        }
         if let Some(k) = kept.get(&host) {
             return Some(k.clone());
         }

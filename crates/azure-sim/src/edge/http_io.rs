@@ -2,11 +2,12 @@
 
 use crate::access;
 use crate::edge::authority::{Service, serves};
+use crate::edge::body::Body;
+use crate::planes::{Ask, Plane};
 use crate::wire::{Call, Reply};
 use crate::world::World;
-use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
 use std::sync::Arc;
@@ -27,22 +28,24 @@ pub async fn read(req: Request<Incoming>, base: String) -> Result<Call, Reply> {
     Ok(Call { method: head.method, path, query, headers: head.headers, body, base })
 }
 
-pub fn write(reply: Reply) -> Response<Full<Bytes>> {
-    let mut out = Response::new(Full::default());
+pub fn write(reply: Reply) -> Response<Body> {
+    let mut out = Response::new(Body::default());
     *out.status_mut() = reply.status;
     *out.headers_mut() = reply.headers;
     if let Some(raw) = reply.raw {
-        *out.body_mut() = Full::new(raw);
+        *out.body_mut() = Body::of(raw);
+    } else if !reply.parts.is_empty() {
+        *out.body_mut() = Body::parts(reply.parts);
     } else if let Some(body) = reply.body {
         let kind = http::HeaderValue::from_static("application/json; charset=utf-8");
         out.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-        *out.body_mut() = Full::new(serde_json::to_vec(&body).unwrap_or_default().into());
+        *out.body_mut() = Body::of(serde_json::to_vec(&body).unwrap_or_default().into());
     }
     out
 }
 
 /// Routes a request by the host it names.
-pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Full<Bytes>> {
+pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Body> {
     let authority = req.uri().authority().map(|a| a.as_str().to_owned());
     let header = req.headers().get("host").and_then(|h| h.to_str().ok()).map(str::to_owned);
     let authority = authority.or(header).unwrap_or_else(|| "localhost".to_owned());
@@ -51,6 +54,9 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Full<
         let body = json!({"error": {"code": "InvalidHostName", "message": format!("The host '{host}' is not served here.")}});
         return write(Reply::json(StatusCode::MISDIRECTED_REQUEST, body));
     };
+    if let Service::Plane(plane) = service {
+        return plane_answer(world, plane, host.to_ascii_lowercase(), req).await;
+    }
     let call = match read(req, format!("https://{authority}")).await {
         Ok(c) => c,
         Err(reply) => return write(reply),
@@ -70,5 +76,57 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Full<
         Service::Arm | Service::ByPath => world.serve(&call).await,
         Service::Login => world.login(&call).await,
         Service::Graph => world.graph(&call),
+        Service::Plane(_) => Reply::empty(StatusCode::MISDIRECTED_REQUEST),
     })
+}
+
+/// A request to a data plane: what it stores goes to the store as it arrives.
+async fn plane_answer(
+    world: &Arc<World>,
+    plane: Plane,
+    host: String,
+    req: Request<Incoming>,
+) -> Response<Body> {
+    let uri = req.uri().clone();
+    let (raw_path, raw_query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
+    let head = req.method() == http::Method::HEAD;
+    let (call, upload) = if Ask::stores(plane, req.method(), &raw_path, &raw_query) {
+        let (parts, body) = req.into_parts();
+        let upload = match world.contents().receive(body).await {
+            Ok(upload) => upload,
+            Err(e) => {
+                let status = match e {
+                    crate::planes::contents::ContentError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+                    crate::planes::contents::ContentError::Cut => StatusCode::BAD_REQUEST,
+                    crate::planes::contents::ContentError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+                };
+                let body = json!({"error": {"code": "RequestBodyTooLarge", "message": e.to_string()}});
+                return write(Reply::json(status, body).with("x-ms-error-code", "RequestBodyTooLarge"));
+            }
+        };
+        let path = percent_encoding::percent_decode_str(&raw_path).decode_utf8_lossy().into_owned();
+        let query = url::form_urlencoded::parse(raw_query.as_bytes()).into_owned().collect();
+        let base = format!("https://{host}");
+        let call = Call {
+            method: parts.method,
+            path,
+            query,
+            headers: parts.headers,
+            body: bytes::Bytes::new(),
+            base,
+        };
+        (call, Some(upload))
+    } else {
+        match read(req, format!("https://{host}")).await {
+            Ok(call) => (call, None),
+            Err(reply) => return write(reply),
+        }
+    };
+    let ask = Ask { plane, host, raw_path, raw_query, call, upload };
+    let mut reply = world.plane(&ask);
+    if head {
+        (reply.body, reply.raw) = (None, None);
+        reply.parts.clear();
+    }
+    write(reply)
 }

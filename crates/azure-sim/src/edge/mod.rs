@@ -2,6 +2,7 @@
 
 mod admin;
 mod authority;
+mod body;
 mod forks;
 mod http_io;
 mod proxy;

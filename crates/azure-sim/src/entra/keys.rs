@@ -145,7 +145,7 @@ impl Keys {
     }
 
     /// The claims of a token whose signature is ours.
-    fn claims(&self, token: &str) -> Option<Arc<Value>> {
+    pub fn claims(&self, token: &str) -> Option<Arc<Value>> {
         if let Some(c) = self.verified.lock().get(token) {
             return Some(c.clone());
         }

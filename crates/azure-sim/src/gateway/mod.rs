@@ -10,6 +10,7 @@ mod deployments;
 mod groups;
 mod lists;
 mod operations;
+mod own;
 mod providers;
 mod stages;
 mod template;
@@ -181,6 +182,9 @@ fn dispatch(mut cx: Cx<'_>, target: &Target) -> Result<Reply, Fault> {
     let method = cx.call.method.clone();
     if let Some(token) = operations::token(target) {
         return operations::status(&mut cx, &token);
+    }
+    if let Some(result) = own::serve(&mut cx, target) {
+        return result;
     }
     match (&target.of, words.as_slice()) {
         (None, ["subscriptions"]) if method == Method::GET => Ok(lists::subscriptions(&cx)),

@@ -21,7 +21,7 @@ pub fn token(target: &Target) -> Option<Token> {
     let at = |words: &[&str]| -> Option<Token> {
         let [.., word, id] = words else { return None };
         let word = word.to_lowercase();
-        let result = word.ends_with("operationresults");
+        let result = word.ends_with("operationresults") || word == "asyncoperations";
         let asks = result || word.ends_with("operationstatuses") || word == "operations";
         asks.then(|| Token { id: (*id).to_owned(), result })
     };
@@ -54,6 +54,7 @@ pub fn begin(
     cx.state.begin(Operation {
         retry: flow.retry,
         accepted: !matches!(kind.operations, Operations::ByLocation),
+        shows: matches!(kind.operations, Operations::Monitor).then(|| key.clone()),
         ..Operation::new(token.clone(), due, effect, cx.state.word(name))
     });
     let (status, result) = urls(cx, kind, id, location, &guid);
@@ -72,6 +73,11 @@ fn urls(cx: &Cx<'_>, kind: &Kind, id: &ResourceId, location: &str, guid: &str) -
                 format!("{place}/operations/{guid}?{signed}"),
                 format!("{place}/operationResults/{guid}?{signed}"),
             );
+        }
+        Operations::Monitor => {
+            let place = format!("{base}/subscriptions/{s}/providers/{ns}/locations/{location}");
+            let url = format!("{place}/asyncoperations/{guid}?monitor=true&{signed}");
+            return (url.clone(), url);
         }
         Operations::ByGroup(prefix) => {
             let g = id.group().unwrap_or_default();
@@ -102,7 +108,10 @@ pub fn status(cx: &mut Cx<'_>, token: &Token) -> Result<Reply, Fault> {
             retry(reply.with("azure-asyncoperation", &url()).with("location", &other))
         }
         (None, false) => retry(Reply::ok(json!({"status": "InProgress"}))),
-        (Some(Ok(())), true) => Reply::empty(StatusCode::OK),
+        (Some(Ok(())), true) => match op.shows.as_ref().and_then(|k| cx.state.get(k)) {
+            Some(record) => Reply::ok(crate::kinds::show(cx.state, record, &cx.version)),
+            None => Reply::empty(StatusCode::OK),
+        },
         (Some(Ok(())), false) => Reply::ok(json!({"status": "Succeeded"})),
         (Some(Err(why)), true) => {
             return Err(Fault::plain(StatusCode::CONFLICT, &why.code, why.message.clone()));

@@ -1,7 +1,7 @@
 //! The stages before dispatch. Each refuses with its own code, and knows nothing of the others.
 
 use crate::entra::Caller;
-use crate::gateway::{NAMESPACES, operations, views};
+use crate::gateway::{NAMESPACES, operations, own, views};
 use crate::kinds;
 use crate::provider::Providers;
 use crate::state::{Phase, State, is_within};
@@ -111,6 +111,9 @@ pub fn version(call: &Call, target: &Target, proxied: &Providers) -> Result<ApiV
         ));
     }
     let last = path.rsplit('/').next().unwrap_or_default();
+    if own::is_own(target) {
+        return Ok(version);
+    }
     if NOT_TYPES.iter().any(|w| last.eq_ignore_ascii_case(w)) {
         return Ok(version);
     }
@@ -240,6 +243,9 @@ pub fn existence(state: &State, method: &Method, target: &Target, elsewhere: boo
     // What exists elsewhere, a provider elsewhere knows.
     if elsewhere {
         return Ok(());
+    }
+    if own::is_own(target) {
+        return own::existence(state, method, id);
     }
     // A delete below a resource that is gone is answered for that resource.
     if *method == Method::DELETE && id.pairs().len() > 1 && !id.is_extension() {

@@ -367,7 +367,7 @@ fn write(
     let late = kind.rules.fails_late(cx.state, &id, &doc);
     cx.state.bump(id.key());
     let by: std::sync::Arc<str> = cx.caller.object_id.as_str().into();
-    let running = matches!(flow.how, How::Async | How::Accepted);
+    let running = matches!(flow.how, How::Async | How::Accepted | How::Body | How::Located);
     let mut record = Record {
         etag: cx.state.guid(id.key(), "etag"),
         kind,
@@ -396,7 +396,7 @@ fn write(
         let place = record.location().unwrap_or("global").to_owned();
         let (token, status, result) =
             operations::begin(cx, kind, &record.id, &place, flow, effect, &format!("Put{verb}Operation"));
-        if running {
+        if running && flow.how != How::Body {
             record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list.to_owned(), n.clone()))));
         }
         headers = Some((status, result));
@@ -423,11 +423,18 @@ fn written(
     };
     let mut reply = match flow.how {
         How::Accepted => Reply::json(StatusCode::ACCEPTED, json!({})),
+        How::Located => Reply::empty(StatusCode::ACCEPTED).with("content-type", "text/plain; charset=utf-8"),
+        How::Body => answer(cx, record, StatusCode::OK, shown),
         _ => answer(cx, record, status, shown),
     };
+    if flow.how == How::Body {
+        return reply;
+    }
     if let Some((status, result)) = urls {
-        reply = reply.with("azure-asyncoperation", &status);
-        if flow.how == How::Accepted {
+        if flow.how != How::Located {
+            reply = reply.with("azure-asyncoperation", &status);
+        }
+        if matches!(flow.how, How::Accepted | How::Located) {
             reply = reply.with("location", &result);
         }
         if let Some((name, value)) = cx.profile.retry_after(flow.retry) {
@@ -481,6 +488,12 @@ pub fn patch(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
         }
         return write(cx, old.kind, &old.id, doc, None);
     }
+    if old.kind.rules.patches() {
+        let mut doc = Value::Object(old.doc.clone());
+        merge(&mut doc, &Value::Object(change));
+        let Value::Object(doc) = doc else { return Err(super::not_allowed(cx)) };
+        return write(cx, old.kind, &old.id, doc, None);
+    }
     idle(cx, Some(&old))?;
     let mut record = (*old).clone();
     if let Some(tags) = change.get("tags") {
@@ -492,6 +505,26 @@ pub fn patch(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
     record.changed = cx.now;
     cx.state.replace(record.clone());
     Ok(answer(cx, &record, StatusCode::OK, show(cx.state, &record, &cx.version)))
+}
+
+/// RFC 7396, but that lists and tags are replaced as wholes.
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (k, v) in b {
+                match v {
+                    Value::Null => {
+                        a.remove(k);
+                    }
+                    _ if k == "tags" => {
+                        a.insert(k.clone(), v.clone());
+                    }
+                    _ => merge(a.entry(k.clone()).or_insert(Value::Null), v),
+                }
+            }
+        }
+        (a, b) => *a = b.clone(),
+    }
 }
 
 fn begin_delete(
@@ -529,7 +562,11 @@ pub fn delete(cx: &mut Cx<'_>, kind: &'static Kind, id: &ResourceId) -> Result<R
     }
     if kind.delete.how == How::Sync {
         cx.state.remove(id.key());
-        return Ok(Reply::empty(StatusCode::OK));
+        let reply = Reply::empty(StatusCode::OK);
+        return Ok(match kind.namespace {
+            "Microsoft.Storage" => reply.with("content-type", "text/plain; charset=utf-8"),
+            _ => reply,
+        });
     }
     let effect = Effect::Remove(id.key().clone());
     Ok(begin_delete(cx, &record, kind.delete, effect, kind.verb, None))

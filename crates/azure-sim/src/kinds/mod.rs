@@ -13,8 +13,11 @@ pub use dns::{is_record_set, merge_record};
 mod identity;
 mod network;
 mod network_parts;
+pub mod registry;
 mod shape;
 mod show;
+pub mod storage;
+pub mod vault;
 
 pub use shape::{Names, check as check_shape};
 pub use show::{show, show_part};
@@ -38,6 +41,10 @@ pub enum How {
     AsyncDone,
     /// 202 `{}` with `Azure-AsyncOperation` and `Location`; the status is answered with 202 while it runs.
     Accepted,
+    /// 200 with the body in progress and no header: the resource itself is asked until it is done.
+    Body,
+    /// 202 without a body, with `Location` only; it answers with the resource in the end.
+    Located,
 }
 
 /// A wire pattern, its first `Retry-After` and its time in seconds.
@@ -77,6 +84,8 @@ pub enum Operations {
     ByLocation,
     /// `{group}/providers/{namespace}/{prefix}OperationStatuses/{id}`.
     ByGroup(&'static str),
+    /// `{subscription}/providers/{namespace}/locations/{location}/asyncoperations/{id}?monitor=true`.
+    Monitor,
 }
 
 /// A reference in a document: an object with an `id`, or a list of such.
@@ -143,6 +152,14 @@ pub trait Rules: Send + Sync {
 
     /// What else a create makes.
     fn created(&self, _: &mut State, _: &Record, _: Timestamp) {}
+
+    /// What else goes when it is removed.
+    fn removed(&self, _: &mut State, _: &Record) {}
+
+    /// Whether `PATCH` merges the whole document instead of tags only.
+    fn patches(&self) -> bool {
+        false
+    }
 
     /// The id that is shown and stored, if the provider spells it its own way.
     fn spell(&self, id: &ResourceId) -> ResourceId {
@@ -233,6 +250,9 @@ pub static TABLE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     rows.extend(network::rows());
     rows.extend(dns::rows());
     rows.extend(identity::rows());
+    rows.extend(vault::rows());
+    rows.extend(storage::rows());
+    rows.extend(registry::rows());
     for (i, r) in rows.iter_mut().enumerate() {
         r.number = i;
     }

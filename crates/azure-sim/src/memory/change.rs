@@ -51,6 +51,8 @@ pub enum Change {
     NoApp(String),
     Principal(Box<Principal>),
     NoPrincipal(String),
+    Data(Arc<str>, Box<crate::planes::Datum>),
+    NoData(Arc<str>),
     /// Milliseconds that the clock was moved ahead.
     Ahead(i64),
 }
@@ -109,6 +111,12 @@ pub fn between(old: &State, new: &State) -> Vec<Change> {
         |_, p| Change::Operation(Box::new((**p).clone())),
         |k| Some(Change::NoOperation(k.clone())),
     );
+    differ(
+        o,
+        (&old.data.map, &new.data.map),
+        |k, d| Change::Data(k.clone(), Box::new((**d).clone())),
+        |k| Some(Change::NoData(k.clone())),
+    );
     differ(o, (&old.generations, &new.generations), |k, n| Change::Generation(k.clone(), *n), |_| None);
     let (was, is) = (&old.directory, &new.directory);
     differ(
@@ -160,6 +168,10 @@ pub fn apply(state: &mut State, ahead: &mut i64, change: Change) -> Result<(), C
         }
         Change::Principal(p) => state.directory.add(*p),
         Change::NoPrincipal(object) => state.directory.remove_principal(&object),
+        Change::Data(key, datum) => state.data.put(&key, *datum),
+        Change::NoData(key) => {
+            state.data.remove(&key);
+        }
         Change::Ahead(ms) => *ahead = ms,
     }
     Ok(())

@@ -127,6 +127,11 @@ impl Files {
         self.ahead.store(ms, Ordering::Relaxed);
     }
 
+    /// Where contents of data planes are.
+    pub fn contents(&self) -> PathBuf {
+        self.dir.join("contents")
+    }
+
     pub fn snapshot(&self, n: u64) -> PathBuf {
         self.dir.join(format!("snapshot-{n}"))
     }

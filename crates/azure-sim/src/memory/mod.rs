@@ -18,6 +18,11 @@ mod frame;
 
 pub use change::{Change, ChangeError, between};
 pub use files::Files;
+
+/// A new file that only its owner may read.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    files::create(path, false)
+}
 pub use frame::FrameError;
 
 use crate::state::State;

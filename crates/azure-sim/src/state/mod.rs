@@ -76,6 +76,10 @@ pub struct State {
     pub registrations: OrdMap<(String, String), &'static str>,
     pub directory: Directory,
     pub assignments: Assignments,
+    /// What data planes store.
+    pub data: crate::planes::Data,
+    /// The time of the request that is worked on.
+    pub at: Timestamp,
     serial: u64,
     /// Names of operations: few, and the same over and over.
     words: OrdSet<Arc<str>>,
@@ -97,6 +101,8 @@ impl State {
             registrations: OrdMap::new(),
             directory: Directory::default(),
             assignments: Assignments::default(),
+            data: crate::planes::Data::default(),
+            at: Timestamp::UNIX_EPOCH,
             serial: 0,
             words: OrdSet::new(),
         }
@@ -148,6 +154,7 @@ impl State {
                 if r.kind.path == "userAssignedIdentities" {
                     self.directory.remove_resource(&k);
                 }
+                r.kind.rules.removed(self, &r);
             }
             self.assignments.remove(&k);
             self.bump(&k);
@@ -229,6 +236,7 @@ impl State {
 
     /// Ends all operations that are due.
     pub fn settle(&mut self, now: Timestamp) {
+        self.at = now;
         while let Some((at, serial, id)) = self.due.get_min().cloned() {
             if at > now {
                 break;

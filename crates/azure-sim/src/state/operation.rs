@@ -47,6 +47,9 @@ pub struct Operation {
     /// Whether it waits until providers elsewhere have deleted what is theirs.
     #[serde(default)]
     pub drains: bool,
+    /// The resource that its result shows.
+    #[serde(default)]
+    pub shows: Option<Key>,
 }
 
 impl Operation {
@@ -62,6 +65,7 @@ impl Operation {
             serial: 0,
             ended: None,
             drains: false,
+            shows: None,
         }
     }
 }
