@@ -120,9 +120,7 @@ impl World {
         };
         let mut fresh = seed::seed(setup.seed, &setup.roles, setup.clock.now());
         let mut empty = seed::empty(setup.seed, &setup.roles);
-        let at = files.contents();
-        let contents = Contents::open(&at)
-            .map_err(|source| WorldError::Memory(MemoryError::File { what: "make", path: at, source }))?;
+        let contents = Contents::open(&files.contents());
         fresh.data.contents = contents.clone();
         empty.data.contents = contents.clone();
         let (memory, state, ahead) = Memory::open(files, fresh, empty).map_err(WorldError::Memory)?;

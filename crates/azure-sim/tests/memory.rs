@@ -51,6 +51,7 @@ fn copy(from: &Path) -> tempfile::TempDir {
 fn names(dir: &Path) -> Vec<String> {
     let mut all: Vec<String> =
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!all.iter().any(|n| n == "contents"), "only files are copied");
     all.sort();
     all
 }

@@ -116,7 +116,7 @@ async fn replay(file: &str) -> Vec<String> {
         }
         // In the recordings a deleted group lingers at the gateway now and then, so the resource is missed first.
         let of = |v: &Value| v["error"]["code"].as_str().unwrap_or_default().to_owned();
-        if of(&e["response"]) == "ResourceNotFound"
+        if ["ResourceNotFound", "ParentResourceNotFound"].contains(&of(&e["response"]).as_str())
             && got.body.as_ref().map(of).as_deref() == Some("ResourceGroupNotFound")
         {
             continue;

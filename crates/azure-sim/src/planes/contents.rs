@@ -335,12 +335,22 @@ impl Contents {
         }))
     }
 
-    /// In a directory, which is made.
-    pub fn open(dir: &Path) -> io::Result<Contents> {
+    /// In a directory, which is made when there is something to store.
+    pub fn open(dir: &Path) -> Contents {
+        Contents::new(Some(dir.to_owned()))
+    }
+
+    /// A new file in the directory, which only its owner may enter.
+    fn create(dir: &Path, name: &str) -> io::Result<(File, PathBuf)> {
+        let path = dir.join(name);
+        match crate::memory::create_file(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            other => return other.map(|f| (f, path)),
+        }
         std::fs::create_dir_all(dir)?;
         #[cfg(unix)]
         std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        Ok(Contents::new(Some(dir.to_owned())))
+        crate::memory::create_file(&path).map(|f| (f, path))
     }
 
     fn path(&self, sha256: &[u8; 32]) -> PathBuf {
@@ -366,8 +376,7 @@ impl Contents {
             None => (Sink::Memory(BytesMut::new()), MOST_IN_MEMORY),
             Some(dir) => {
                 let n = self.0.named.fetch_add(1, Ordering::Relaxed);
-                let path = dir.join(format!("tmp-{n}"));
-                let file = crate::memory::create_file(&path).map_err(ContentError::Store)?;
+                let (file, path) = Contents::create(dir, &format!("tmp-{n}")).map_err(ContentError::Store)?;
                 (Sink::File { file, path: Some(path) }, MOST_ON_DISK)
             }
         };
@@ -464,7 +473,7 @@ mod tests {
     #[test]
     fn what_nobody_refers_to_leaves_no_file() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Contents::open(dir.path()).unwrap();
+        let store = Contents::open(dir.path());
         let upload = store.put(b"refused").unwrap();
         assert_eq!(files(dir.path()), 1);
         drop(upload);
@@ -507,14 +516,14 @@ mod tests {
     #[test]
     fn the_same_bytes_are_stored_once_and_found_again() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Contents::open(dir.path()).unwrap();
+        let store = Contents::open(dir.path());
         let (a, b) = (store.put(b"x").unwrap(), store.put(b"x").unwrap());
         assert!(Arc::ptr_eq(&a.content, &b.content));
         assert_eq!(files(dir.path()), 1);
         let mut chunk = Chunk::of(&a.content);
         chunk.attach(&store);
         let text = serde_json::to_string(&chunk).unwrap();
-        let again = Contents::open(dir.path()).unwrap();
+        let again = Contents::open(dir.path());
         let mut read: Chunk = serde_json::from_str(&text).unwrap();
         read.attach(&again);
         assert_eq!(whole(&[read], 9).unwrap(), "x");
