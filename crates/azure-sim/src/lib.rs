@@ -24,6 +24,8 @@ mod rbac;
 mod seed;
 mod state;
 mod target;
+mod time;
+mod trouble;
 mod wire;
 mod world;
 
@@ -34,5 +36,10 @@ pub use journal::Entry;
 pub use memory::MemoryError;
 pub use profile::Profile;
 pub use rbac::{Permission, Role};
+pub use time::{Dial, MAX_SCALE, SHORTEST_TOKEN, ScaleError};
+pub use trouble::{
+    Answer as FaultAnswer, Due, Each, Match, PRESETS, Rule, RuleError, Stale, Then, TroubleError, When, Why,
+    preset, read as read_faults,
+};
 pub use wire::{Call, Reply};
 pub use world::{Setup, World, WorldError};

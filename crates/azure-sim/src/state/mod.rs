@@ -16,6 +16,7 @@ pub use record::{Phase, Record};
 
 use crate::kinds::Kind;
 use crate::rbac::Assignments;
+use crate::trouble::Lags;
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,8 @@ pub struct State {
     pub directory: Directory,
     pub assignments: Assignments,
     serial: u64,
+    /// How late what is written becomes known.
+    pub lags: Lags,
     /// Names of operations: few, and the same over and over.
     words: OrdSet<Arc<str>>,
 }
@@ -98,6 +101,7 @@ impl State {
             directory: Directory::default(),
             assignments: Assignments::default(),
             serial: 0,
+            lags: Lags::default(),
             words: OrdSet::new(),
         }
     }
@@ -229,6 +233,7 @@ impl State {
 
     /// Ends all operations that are due.
     pub fn settle(&mut self, now: Timestamp) {
+        self.assignments.at = now;
         while let Some((at, serial, id)) = self.due.get_min().cloned() {
             if at > now {
                 break;
@@ -321,6 +326,12 @@ impl State {
             self.by_kind.remove(&(r.kind.index(), r.id.key().clone()));
         }
         self.assignments.remove(key);
+    }
+
+    /// The next time after `now` at which something happens by itself.
+    pub fn next_event(&self, now: Timestamp) -> Option<Timestamp> {
+        let due = self.due.get_min().map(|(at, ..)| *at);
+        [due, self.next_arrival(now)].into_iter().flatten().min()
     }
 
     /// Operations under way.
