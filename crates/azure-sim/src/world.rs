@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +70,8 @@ pub struct World {
     pub(crate) providers: Arc<Providers>,
     setup: Setup,
     dial: Arc<Dial>,
+    /// How far ahead the clock was when that was last written down.
+    noted: AtomicI64,
     pub(crate) trouble: Trouble,
     history: Mutex<History>,
     /// Requests so far, and of those for tokens: what is drawn for each depends on its number.
@@ -158,6 +160,7 @@ impl World {
             journal: Mutex::new(Journal::default()),
             keys: Arc::new(keys.by(dial.clone())),
             providers: Arc::new(Providers::new(&setup.proxied, &setup.trust)),
+            noted: AtomicI64::new(dial.ahead()),
             dial,
             trouble,
             history: Mutex::default(),
@@ -174,6 +177,15 @@ impl World {
     pub fn fork(&self) -> World {
         let state = self.state.lock().clone();
         World::on(self.setup.clone(), state, &self.keys, None, self.dial.fork(), self.trouble.fork())
+    }
+
+    /// A new world with the keys of this one, with the measured times, on another clock.
+    #[cfg(test)]
+    pub(crate) fn fork_at(&self, clock: SharedClock) -> World {
+        let mut setup = self.setup.clone();
+        (setup.clock, setup.profile) = (clock.clone(), Profile::Real);
+        let state = self.state.lock().clone();
+        World::on(setup, state, &self.keys, None, Dial::new(clock, 0), Trouble::default())
     }
 
     /// Ends what is under way in the background and lets go of the data directory. A world that remembers changes
@@ -199,7 +211,10 @@ impl World {
         let before = state.clone();
         let result = how(&mut state);
         match memory.note(&before, &state) {
-            Ok(()) => Ok(result),
+            Ok(()) => {
+                self.remember_pace(memory, &state);
+                Ok(result)
+            }
             Err(error) => {
                 *state = before;
                 Err(error)
@@ -318,6 +333,22 @@ impl World {
     pub fn advance(&self, by: SignedDuration) {
         self.dial.advance(by);
         self.remember_clock();
+    }
+
+    /// A clock that runs at its own pace is written down now and then: what was seen must not be in the future after
+    /// a restart.
+    fn remember_pace(&self, memory: &Memory, state: &State) {
+        if self.dial.scale() == 1.0 {
+            return;
+        }
+        let ahead = self.dial.ahead();
+        if (ahead - self.noted.load(Ordering::Relaxed)).abs() < 1_000 {
+            return;
+        }
+        self.noted.store(ahead, Ordering::Relaxed);
+        if let Err(error) = memory.note_ahead(ahead, state) {
+            tracing::error!(%error, "the clock's pace cannot be remembered");
+        }
     }
 
     fn remember_clock(&self) {

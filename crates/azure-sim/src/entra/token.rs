@@ -127,7 +127,9 @@ fn issue(
         PrincipalKind::Application => None,
     };
     let lifetime = keys.life(if identity.is_some() { 86_399 } else { 3_599 });
-    let unique = crate::state::hash(state.seed, &[&p.object_id, &t.to_string()]);
+    // No two are alike, even within a second: a token can be refused by itself.
+    let number = state.lags.route.to_string();
+    let unique = crate::state::hash(state.seed, &[&p.object_id, &t.to_string(), &number]);
     let mut claims = json!({
         "aud": audience, "iss": format!("https://sts.windows.net/{}/", state.tenant), "iat": t, "nbf": t,
         "exp": t + lifetime, "aio": format!("{unique:032x}"), "appid": p.client_id, "appidacr": strength,

@@ -223,6 +223,7 @@ mod tests {
                 principal: "p".into(),
                 role: (*role).into(),
                 scope: (*scope).into(),
+                since: Timestamp::MIN,
             });
         }
         a
@@ -314,7 +315,7 @@ mod tests {
                 a.roles.insert(r.id.clone(), Arc::new(r.clone()));
             }
             for (i, (r, s)) in given.iter().enumerate() {
-                a.add(Assignment { id: format!("a{i}").into(), principal: "P".into(), role: format!("R{r}"), scope: s.to_lowercase().into() });
+                a.add(Assignment { id: format!("a{i}").into(), principal: "P".into(), role: format!("R{r}"), scope: s.to_lowercase().into(), since: Timestamp::MIN });
             }
             let got = a.allowed("p", &action, &scope.to_lowercase(), data).is_some();
             prop_assert_eq!(got, oracle(&roles, &given, &action, &scope, data));

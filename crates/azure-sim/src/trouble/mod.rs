@@ -20,6 +20,9 @@ mod presets;
 mod rule;
 mod top;
 
+#[cfg(test)]
+mod tests;
+
 pub use around::around;
 pub use history::History;
 pub use lags::{Hidden, Lags};
