@@ -25,8 +25,15 @@ async fn rules_through_the_admin_api() {
     assert!(status == 400 && said["error"].as_str().unwrap().contains("already"), "{said}");
     let token = sim.world().owner_token().await;
     let auth = format!("Bearer {token}");
-    let url = format!("{}/subscriptions/{}/resourceGroups/g?api-version=2021-04-01", sim.arm_url(), sim.world().subscription());
-    let put = || ask(sim.ca_pem(), "PUT", &url, &[("authorization", &auth)], r#"{"location":"westus2"}"#);
+    let url = format!(
+        "{}/subscriptions/{}/resourceGroups/g?api-version=2021-04-01",
+        sim.arm_url(),
+        sim.world().subscription()
+    );
+    let put = async || {
+        let headers = [("authorization", auth.as_str())];
+        ask(sim.ca_pem(), "PUT", &url, &headers, r#"{"location":"westus2"}"#).await
+    };
     let page = put().await;
     assert_eq!((page.status, page.header("content-type")), (503, Some("text/html")));
     assert!(page.header("x-ms-request-id").is_some());
@@ -83,7 +90,12 @@ async fn the_clock_through_the_admin_api() {
     let world = sim.world();
     let token = world.owner_token().await;
     let group = format!("/subscriptions/{}/resourceGroups/g", world.subscription());
-    world.arm(&call("PUT", &format!("{group}?api-version=2021-04-01"), &token, Some(&json!({"location": "westus2"}))));
+    world.arm(&call(
+        "PUT",
+        &format!("{group}?api-version=2021-04-01"),
+        &token,
+        Some(&json!({"location": "westus2"})),
+    ));
     let zone = format!("{group}/providers/Microsoft.Network/privateDnsZones/a.test?api-version=2024-06-01");
     let made = world.arm(&call("PUT", &zone, &token, Some(&json!({"location": "global"}))));
     assert_eq!(made.status, 202);
@@ -107,7 +119,8 @@ async fn tokens_are_dated_by_the_wall() {
     let claims = |token: &str| -> Value {
         use base64::Engine;
         let part = token.split('.').nth(1).unwrap();
-        serde_json::from_slice(&base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+        serde_json::from_slice(&base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(part).unwrap())
+            .unwrap()
     };
     let wall = 1_700_000_000_i64;
     lab.world.run_clock_at(100.0).unwrap();
@@ -153,10 +166,13 @@ async fn replicas_disagree_and_then_agree() {
     let made = lab.ask("PUT", &format!("{at}?api-version=2024-11-30"), Some(&json!({"location": "westus2"})));
     let client = made.body.unwrap()["properties"]["clientId"].as_str().unwrap().to_owned();
     let fic = json!({"properties": {"issuer": "https://issuer.test/", "subject": "sa:x", "audiences": ["openshift"]}});
-    lab.ask("PUT", &format!("{at}/federatedIdentityCredentials/f?api-version=2024-11-30"), Some(&fic));
+    let made =
+        lab.ask("PUT", &format!("{at}/federatedIdentityCredentials/fic?api-version=2024-11-30"), Some(&fic));
+    assert_eq!(made.status, 201);
     let mut header = Header::new(Algorithm::RS256);
     header.kid = Some("k".into());
-    let claims = json!({"iss": "https://issuer.test/", "sub": "sa:x", "aud": "openshift", "exp": 1_700_005_000_i64});
+    let claims =
+        json!({"iss": "https://issuer.test/", "sub": "sa:x", "aud": "openshift", "exp": 1_700_005_000_i64});
     let assertion = jsonwebtoken::encode(&header, &claims, &key).unwrap();
     let form = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs([

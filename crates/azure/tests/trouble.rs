@@ -4,7 +4,9 @@
 
 use arm::ResourceId;
 use azure::credential::{Confidential, Entra, Proof};
-use azure::ops::{PublicIpAddresses, ResourceGroups, RoleAssignments, UserAssignedIdentities, VirtualNetworks};
+use azure::ops::{
+    PublicIpAddresses, ResourceGroups, RoleAssignments, UserAssignedIdentities, VirtualNetworks,
+};
 use azure::{
     Client, ClientOptions, Cloud, Credential, Deleted, Error, Http, HttpError, HttpOptions, Pause, Secret,
     Timing,
@@ -168,10 +170,13 @@ async fn refusals_that_pass() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_where_the_status_should_be() {
     let lab = Lab::new(Profile::Real).await;
-    let html = FaultAnswer { html: true, ..match says(503, "") {
-        Then::Answer(a) => a,
-        other => panic!("{other:?}"),
-    } };
+    let html = FaultAnswer {
+        html: true,
+        ..match says(503, "") {
+            Then::Answer(a) => a,
+            other => panic!("{other:?}"),
+        }
+    };
     let poll = Match { id: Some("*/operations/*".into()), every: Some(2), ..Match::default() };
     lab.meets(poll, Then::Answer(html));
     lab.survives().await;
@@ -245,7 +250,10 @@ async fn reads_of_yesterday() {
 #[tokio::test(flavor = "multi_thread")]
 async fn operations_that_fail_at_their_end() {
     let lab = Lab::new(Profile::Real).await;
-    lab.meets(first(), Then::FailLate(Why { code: "AllocationFailed".into(), message: Some("no room".into()) }));
+    lab.meets(
+        first(),
+        Then::FailLate(Why { code: "AllocationFailed".into(), message: Some("no room".into()) }),
+    );
     assert_eq!(lab.naive_put("naive").await.unwrap().0, 201, "all is well, it thinks");
     let why = lab.put("ours").await.unwrap_err();
     assert!(matches!(&why, Error::Operation { detail, .. } if detail.code == "AllocationFailed"), "{why}");
@@ -294,7 +302,9 @@ async fn what_no_patience_helps_against_is_said_at_once() {
     let lab = Lab::new(Profile::Real).await;
     let addresses = lab.client.arm::<PublicIpAddresses>();
     let address = |zone: &str| -> <PublicIpAddresses as azure::ops::ArmType>::Body {
-        body(json!({"location": "westus2", "sku": {"name": "Standard"}, "zones": [zone], "properties": {"publicIPAllocationMethod": "Static"}}))
+        body(
+            json!({"location": "westus2", "sku": {"name": "Standard"}, "zones": [zone], "properties": {"publicIPAllocationMethod": "Static"}}),
+        )
     };
     let kind = Some("Microsoft.Network/publicIPAddresses".to_owned());
     let zone = Match { kind: kind.clone(), zone: Some("1".into()), ..Match::default() };
@@ -347,8 +357,11 @@ async fn principals_that_arrive_late() {
         lab.sim.world().subscription()
     );
     // Without a principalType the directory is asked, and does not know yet.
-    let given = json!({"properties": {"roleDefinitionId": role, "principalId": made["properties"]["principalId"]}});
-    let target = |n: &str| format!("{}/providers/Microsoft.Authorization/roleAssignments/{n}?api-version=2022-04-01", lab.group);
+    let given =
+        json!({"properties": {"roleDefinitionId": role, "principalId": made["properties"]["principalId"]}});
+    let target = |n: &str| {
+        format!("{}/providers/Microsoft.Authorization/roleAssignments/{n}?api-version=2022-04-01", lab.group)
+    };
     let name = "22222222-2222-4222-8222-222222222222";
     let (status, said) = lab.naive("PUT", &target(name), given.clone()).await.unwrap();
     assert_eq!((status, said["error"]["code"].as_str()), (400, Some("PrincipalNotFound")), "{said}");

@@ -20,7 +20,8 @@ pub fn serve(world: &World, call: &Call, path: &str) -> Option<Reply> {
         ("DELETE", "faults") => Reply::ok(json!({"removed": world.clear_faults()})),
         ("GET", "faults/presets") => {
             let rules = |name| preset(name).unwrap_or_default();
-            let all = PRESETS.iter().map(|(n, about, _)| json!({"name": n, "about": about, "rules": rules(n)}));
+            let all =
+                PRESETS.iter().map(|(n, about, _)| json!({"name": n, "about": about, "rules": rules(n)}));
             Reply::ok(json!({"value": all.collect::<Vec<_>>()}))
         }
         ("GET", "clock") => Reply::ok(world.clock_shown()),
@@ -28,7 +29,9 @@ pub fn serve(world: &World, call: &Call, path: &str) -> Option<Reply> {
         ("POST", "clock/advance") => advance(world, call),
         ("POST", "clock/next") => match world.advance_to_next() {
             Some(_) => Reply::ok(world.clock_shown()),
-            None => Reply::json(StatusCode::CONFLICT, json!({"error": "nothing is going to happen by itself"})),
+            None => {
+                Reply::json(StatusCode::CONFLICT, json!({"error": "nothing is going to happen by itself"}))
+            }
         },
         ("GET", "top") => Reply::ok(top(world)),
         ("DELETE", _) => {
@@ -89,7 +92,9 @@ fn set(world: &World, call: &Call) -> Reply {
             Err(_) => return bad(format!("scale= takes a number, not '{s}'")),
         },
         (None, None) => None,
-        (Some(mode), _) => return bad(format!("mode= is virtual, wall, or scaled with a scale, not '{mode}'")),
+        (Some(mode), _) => {
+            return bad(format!("mode= is virtual, wall, or scaled with a scale, not '{mode}'"));
+        }
     };
     let ahead = match text("advance").map(|s| (s.parse::<u32>(), s)) {
         Some((Ok(s), _)) => Some(s),

@@ -175,12 +175,7 @@ pub fn registration(state: &State, method: &Method, target: &Target) -> Result<(
 }
 
 /// Whoever gives a resource an identity must be allowed to assign it, and it must exist.
-pub fn assigned_identities(
-    state: &State,
-    call: &Call,
-    caller: &Caller,
-    now: Timestamp,
-) -> Result<(), Fault> {
+pub fn assigned_identities(state: &State, call: &Call, caller: &Caller, now: Timestamp) -> Result<(), Fault> {
     if !matches!(call.method, Method::PUT | Method::PATCH) {
         return Ok(());
     }

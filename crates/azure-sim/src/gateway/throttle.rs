@@ -114,7 +114,8 @@ fn provider(kind: &str, class: &str, subscription: &str, path: &str) -> Vec<Buck
             "deletes" => ("DeleteVM", 1_500.0, 12.0),
             _ => ("PutVM", 1_500.0, 12.0),
         };
-        let each = Bucket { key: format!("{} {name}", path.to_lowercase()), ..bucket("", own, own / MINUTES_3) };
+        let each =
+            Bucket { key: format!("{} {name}", path.to_lowercase()), ..bucket("", own, own / MINUTES_3) };
         return vec![bucket(name, sub, sub / MINUTES_3), each];
     }
     Vec::new()
@@ -175,7 +176,9 @@ impl Buckets {
                 let fault = Fault::gateway(
                     StatusCode::TOO_MANY_REQUESTS,
                     b.code,
-                    format!("Number of '{class}' requests for subscription '{subscription}' exceeded the limit. Please try again after '{wait}' seconds."),
+                    format!(
+                        "Number of '{class}' requests for subscription '{subscription}' exceeded the limit. Please try again after '{wait}' seconds."
+                    ),
                 );
                 // Whole seconds below 3,600.
                 return Err(match pace.retry_after(wait as u32) {
@@ -214,7 +217,9 @@ fn said(class: &str, own: u64, all: Option<u64>, kind: &str, provider: &[u64]) -
         };
         headers.push((
             "x-ms-ratelimit-remaining-resource",
-            format!("Microsoft.Compute/{name}SubscriptionMaximum;{sub},Microsoft.Compute/{name}Resource;{each}"),
+            format!(
+                "Microsoft.Compute/{name}SubscriptionMaximum;{sub},Microsoft.Compute/{name}Resource;{each}"
+            ),
         ));
     }
     let names = match class {

@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn waits_shrink_with_profile_and_scale() {
-        let said = |profile, scale, s| Pace { profile, scale }.retry_after(s).map(|(n, v)| format!("{n}: {v}"));
+        let said =
+            |profile, scale, s| Pace { profile, scale }.retry_after(s).map(|(n, v)| format!("{n}: {v}"));
         let some = |t: &str| Some(t.to_owned());
         assert_eq!(said(Profile::Real, 1.0, 10), some("retry-after: 10"));
         assert_eq!(said(Profile::Real, 1.0, 0), None);

@@ -345,14 +345,20 @@ impl State {
     /// What must hold whatever happened: indices say what records say, references lead somewhere and are known at
     /// both ends, and whoever is busy is busy with something that runs.
     pub fn check(&self) -> Result<(), String> {
-        let kinds = self.records.values().filter(|r| !self.by_kind.contains(&(r.kind.index(), r.id.key().clone())));
+        let kinds =
+            self.records.values().filter(|r| !self.by_kind.contains(&(r.kind.index(), r.id.key().clone())));
         let mut wrong: Vec<String> = kinds.map(|r| format!("{} is not in the index", r.id)).collect();
         if self.by_kind.len() != self.records.len() {
             wrong.push("the index has what does not exist".into());
         }
         for (key, r) in &self.records {
             let edges = crate::kinds::edges(r.kind, &r.id, &r.doc);
-            wrong.extend(edges.iter().filter(|e| !self.edges.contains(*e)).map(|e| format!("{key}: {e:?} is not known")));
+            wrong.extend(
+                edges
+                    .iter()
+                    .filter(|e| !self.edges.contains(*e))
+                    .map(|e| format!("{key}: {e:?} is not known")),
+            );
             let roots = r.targets.iter().filter_map(|t| arm::ResourceId::parse(t).ok());
             for root in roots.map(|t| t.root()) {
                 if self.get(root.key()).is_none() {

@@ -315,9 +315,10 @@ fn answer(a: &Answer, pace: Pace) -> Reply {
     } else if let Some(body) = &a.body {
         Reply::json(status, body.clone())
     } else {
-        let code = a.code.clone().unwrap_or_else(|| {
-            status.canonical_reason().unwrap_or("InternalServerError").replace(' ', "")
-        });
+        let code = a
+            .code
+            .clone()
+            .unwrap_or_else(|| status.canonical_reason().unwrap_or("InternalServerError").replace(' ', ""));
         let message = a.message.clone().unwrap_or_else(|| "The request could not be served.".to_owned());
         let mut error = ErrorDetail::new(&code, message);
         if let Some(inner) = &a.detail {
@@ -339,7 +340,8 @@ fn answer(a: &Answer, pace: Pace) -> Reply {
 fn throttled(seconds: u32, kind: &str, pace: Pace) -> Reply {
     let msi = kind.to_lowercase().starts_with("microsoft.managedidentity/");
     let code = if msi { "429" } else { arm::code::THROTTLED };
-    let message = format!("Number of requests exceeded the limit. Please try again after '{seconds}' seconds.");
+    let message =
+        format!("Number of requests exceeded the limit. Please try again after '{seconds}' seconds.");
     let fault = Fault::gateway(StatusCode::TOO_MANY_REQUESTS, code, message);
     match pace.retry_after(seconds.max(1)) {
         Some((name, value)) => fault.header(name, value).reply(),

@@ -184,7 +184,8 @@ impl Rule {
 
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<(), RuleError> {
-        let bad = |field, why: &str| Err(RuleError::Field { name: self.name.clone(), field, why: why.into() });
+        let bad =
+            |field, why: &str| Err(RuleError::Field { name: self.name.clone(), field, why: why.into() });
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(plain) {
             return bad("name", "is 1 to 64 letters, digits, '-', '_' or '.'");
@@ -255,7 +256,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn one(text: &str) -> Result<Rule, String> {
-        let mut rules = read(text.as_bytes()).map_err(|e| format!("{e}: {:?}", std::error::Error::source(&e)))?;
+        let mut rules =
+            read(text.as_bytes()).map_err(|e| format!("{e}: {:?}", std::error::Error::source(&e)))?;
         let rule = rules.remove(0);
         rule.check().map_err(|e| e.to_string())?;
         Ok(rule)

@@ -193,8 +193,12 @@ fn counting() {
                 body: bytes::Bytes::new(),
                 base: String::new(),
             };
-            let about =
-                crate::trouble::meet::About { service: "graph", host: "h", call: &call, principal: vec!["me".into()] };
+            let about = crate::trouble::meet::About {
+                service: "graph",
+                host: "h",
+                call: &call,
+                principal: vec!["me".into()],
+            };
             t.meet(&about, 1, pace).drop_after
         };
         paths.iter().map(of).collect::<Vec<_>>()
@@ -208,7 +212,10 @@ fn counting() {
     assert_eq!(fired(Match { times: Some(2), ..all() }, &five), [y, y, n, n, n]);
     assert_eq!(fired(Match { times: Some(1), each: Each::Id, ..all() }, &five), [y, y, n, n, n]);
     assert_eq!(fired(Match { id: Some("/A*".into()), ..all() }, &five), [y, n, y, n, y]);
-    assert_eq!(fired(Match { host: Some("graph".into()), principal: Some("ME".into()), ..all() }, &["/a"]), [y]);
+    assert_eq!(
+        fired(Match { host: Some("graph".into()), principal: Some("ME".into()), ..all() }, &["/a"]),
+        [y]
+    );
     assert_eq!(fired(Match { host: Some("arm".into()), ..all() }, &["/a"]), [n]);
     assert_eq!(fired(Match { zone: Some("1".into()), ..all() }, &["/a"]), [n]);
 }

@@ -76,8 +76,10 @@ impl Admin {
             hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.with_context(wrong)?;
         let driver = tokio::spawn(connection);
         let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
-        let request =
-            http::Request::builder().method(method).uri(format!("/{what}?{query}")).header("host", &authority);
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("/{what}?{query}"))
+            .header("host", &authority);
         let request = request.body(Full::new(body.unwrap_or_default()))?;
         let response = send.send_request(request).await.with_context(wrong)?;
         let status = response.status();

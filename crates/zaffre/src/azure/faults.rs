@@ -165,7 +165,13 @@ fn list(found: &Value) {
         .flatten()
         .map(|r| {
             let name = r["name"].as_str().unwrap_or("-").to_owned();
-            vec![name, r["met"].to_string(), r["fired"].to_string(), effect(&r["then"]), condition(&r["match"])]
+            vec![
+                name,
+                r["met"].to_string(),
+                r["fired"].to_string(),
+                effect(&r["then"]),
+                condition(&r["match"]),
+            ]
         })
         .collect();
     if rows.is_empty() {

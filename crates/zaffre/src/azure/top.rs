@@ -52,11 +52,7 @@ fn lines(top: &Value) -> Vec<String> {
         ),
         format!("by status  {}", counts(&top["byStatus"])),
         format!("by error   {}", counts(&top["byError"])),
-        format!(
-            "operations under way {}  next event {}",
-            top["operationsInFlight"],
-            text(&top["nextEvent"])
-        ),
+        format!("operations under way {}  next event {}", top["operationsInFlight"], text(&top["nextEvent"])),
     ];
     for o in top["operations"].as_array().into_iter().flatten().take(SHOWN) {
         let due = o["dueInSeconds"].as_f64().map_or_else(|| "when told".to_owned(), |s| format!("{s:.1} s"));
@@ -86,7 +82,9 @@ mod tests {
             "operations": [{"name": "PutX", "about": "/a", "dueInSeconds": 1.25}, {"name": "Y", "about": "/b"}],
         });
         let text = lines(&top).join("\n");
-        for part in ["clock scaled x50.0", "200: 2  429: 1", "by error   -", "1.2 s  PutX", "when told", "1 of 3"] {
+        for part in
+            ["clock scaled x50.0", "200: 2  429: 1", "by error   -", "1.2 s  PutX", "when told", "1 of 3"]
+        {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
     }

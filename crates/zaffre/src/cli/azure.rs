@@ -162,13 +162,13 @@ pub enum FaultsWhat {
     /// The rules in force, with how often each met a request and fired
     List,
     /// Take a rule away
-    Remove {
-        name: String,
-    },
+    Remove { name: String },
     /// Take all rules away
     Clear,
     /// Add the rules of a preset or of a JSON file
-    #[command(after_help = "Examples:\n  zaffre azure faults load bad-day\n  zaffre azure faults load ./my-faults.json")]
+    #[command(
+        after_help = "Examples:\n  zaffre azure faults load bad-day\n  zaffre azure faults load ./my-faults.json"
+    )]
     Load {
         /// The name of a preset (`zaffre azure faults presets`), or the path of a file
         #[arg(value_name = "PRESET|FILE")]

@@ -24,9 +24,12 @@ async fn faults_are_added_listed_met_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, env) = serve_azure(dir.path(), &["--in-memory"]);
     assert_eq!(text(&ask(&env, &["faults", "list"])).0, "nothing goes wrong on purpose\n");
-    let add = ["faults", "add", "--name", "lost", "--method", "PUT", "--nth", "1", "--each", "id", "--drop", "after"];
+    let add = [
+        "faults", "add", "--name", "lost", "--method", "PUT", "--nth", "1", "--each", "id", "--drop", "after",
+    ];
     assert_eq!(text(&ask(&env, &add)).0, "added lost\n");
-    let add = ["faults", "add", "--type", "Microsoft.Resources/*", "--every", "3", "--status", "503", "--html"];
+    let add =
+        ["faults", "add", "--type", "Microsoft.Resources/*", "--every", "3", "--status", "503", "--html"];
     assert_eq!(text(&ask(&env, &add)).0, "added answer-1\n");
     let subscription = ResourceId::subscription_scope(get(&env, "AZURE_SUBSCRIPTION_ID")).unwrap();
     let groups = client(&env).await.arm::<ResourceGroups>();
@@ -108,14 +111,16 @@ const OPERATIONS: usize = 100;
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_the_middle_of_a_hundred_operations() {
     let dir = tempfile::tempdir().unwrap();
-    let (first, env) = serve_azure(dir.path(), &["--data-dir", "data", "--profile", "real", "--clock-scale", "4"]);
+    let (first, env) =
+        serve_azure(dir.path(), &["--data-dir", "data", "--profile", "real", "--clock-scale", "4"]);
     let azure = client(&env).await;
     let subscription = ResourceId::subscription_scope(get(&env, "AZURE_SUBSCRIPTION_ID")).unwrap();
     let groups = azure.arm::<ResourceGroups>();
     let group = groups.id(&subscription, "g").unwrap();
     groups.put(&group, &serde_json::from_value(json!({"location": "westus2"})).unwrap()).await.unwrap();
     let vnets = azure.arm::<VirtualNetworks>();
-    let body = json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}});
+    let body =
+        json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}});
     let body = serde_json::from_value(body).unwrap();
     let begun = futures::future::join_all((0..OPERATIONS).map(|i| {
         let (vnets, group, body) = (&vnets, &group, &body);
@@ -126,7 +131,11 @@ async fn killed_in_the_middle_of_a_hundred_operations() {
     }))
     .await;
     let etags = |all: Vec<arm::types::VirtualNetwork>| -> BTreeSet<String> {
-        all.into_iter().filter_map(|n| serde_json::to_value(n).unwrap()["properties"]["resourceGuid"].as_str().map(str::to_owned)).collect()
+        all.into_iter()
+            .filter_map(|n| {
+                serde_json::to_value(n).unwrap()["properties"]["resourceGuid"].as_str().map(str::to_owned)
+            })
+            .collect()
     };
     let before = etags(vnets.list_all(&group).await.unwrap());
     let port = |name: &str| get(&env, name).rsplit(':').next().unwrap().to_owned();
@@ -142,8 +151,20 @@ async fn killed_in_the_middle_of_a_hundred_operations() {
         })
         .collect();
     first.kill().unwrap();
-    let flags =
-        ["--data-dir", "data", "--profile", "real", "--clock-scale", "4", "--listen", &arm, "--proxy-listen", &proxy, "--admin-listen", &admin];
+    let flags = [
+        "--data-dir",
+        "data",
+        "--profile",
+        "real",
+        "--clock-scale",
+        "4",
+        "--listen",
+        &arm,
+        "--proxy-listen",
+        &proxy,
+        "--admin-listen",
+        &admin,
+    ];
     let (_second, again) = serve_azure(dir.path(), &flags);
     for w in waiting {
         w.await.unwrap().unwrap();
