@@ -8,7 +8,8 @@ use anyhow::Result;
 use std::path::Path;
 
 /// Name on the command line, and the package that measures.
-const BENCHES: &[(&str, &str)] = &[("kube", "kube-bench"), ("clusters", "clusters-bench")];
+const BENCHES: &[(&str, &str)] =
+    &[("kube", "kube-bench"), ("clusters", "clusters-bench"), ("azure", "azure-bench")];
 
 pub(crate) fn names() -> Vec<&'static str> {
     BENCHES.iter().map(|(name, _)| *name).collect()

@@ -51,6 +51,17 @@ impl Cidr {
         v6 == self.v6 && self.base <= n && n <= self.last()
     }
 
+    /// How many addresses it has; more than a float holds exactly are not counted exactly.
+    pub fn addresses(self) -> f64 {
+        2_f64.powi(i32::from(self.size()))
+    }
+
+    /// Whether the address is one that is given out.
+    pub fn gives(self, ip: IpAddr) -> bool {
+        let (n, _) = number(ip);
+        self.has(ip) && n >= self.base.saturating_add(4) && n < self.last()
+    }
+
     pub fn is_v6(self) -> bool {
         self.v6
     }

@@ -8,6 +8,7 @@
 //! Rejected: a route per type (ids are parsed, types are rows of a table), accepting any token (signature,
 //! audience, time and role assignments are really checked), timers per operation (they make tests sleep).
 
+mod access;
 mod cidr;
 mod edge;
 mod entra;
@@ -15,7 +16,10 @@ mod gateway;
 mod graph;
 mod journal;
 mod kinds;
+mod memory;
+mod outbound;
 mod profile;
+mod provider;
 mod rbac;
 mod seed;
 mod state;
@@ -23,11 +27,12 @@ mod target;
 mod wire;
 mod world;
 
-pub use edge::{AzureSim, Config, Credentials, StartError};
+pub use edge::{AzureSim, Config, Credentials, ProxiedProvider, StartError};
 pub use entra::{FetchError, HttpsIssuers, Issuers};
 pub use gateway::Limits;
 pub use journal::Entry;
+pub use memory::MemoryError;
 pub use profile::Profile;
 pub use rbac::{Permission, Role};
 pub use wire::{Call, Reply};
-pub use world::{World, WorldError};
+pub use world::{Setup, World, WorldError};

@@ -3,7 +3,9 @@
 use crate::gateway::NAMESPACES;
 use crate::kinds;
 use crate::rbac::{Assignment, BUILTIN, Role};
-use crate::state::{App, Phase, Principal, PrincipalKind, Record, Secret, State, Subscription, guid, hash};
+use crate::state::{
+    App, Password, Phase, Principal, PrincipalKind, Record, Secret, State, Subscription, guid, hash,
+};
 use arm::ResourceId;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -23,19 +25,31 @@ pub struct Login {
     pub secret: Secret,
 }
 
-pub fn seed(number: u64, roles: &[Role], now: Timestamp) -> (State, Login) {
+/// What the seeded owner logs in with.
+pub fn login(number: u64) -> Login {
     let id = |what: &str| guid(hash(number, &["seed", what]));
-    let login = Login {
+    Login {
         tenant: id("tenant"),
         subscription: id("subscription"),
         client: id("client"),
         object: id("object"),
         secret: Secret::new(&format!("sim~{:032x}", hash(number, &["seed", "secret"]))),
-    };
-    let mut state = State::new(number, login.tenant.clone());
+    }
+}
+
+/// A tenant with nothing in it but roles.
+pub fn empty(number: u64, roles: &[Role]) -> State {
+    let mut state = State::new(number, login(number).tenant);
     for r in BUILTIN.iter().cloned().chain(roles.iter().cloned().map(Arc::new)) {
         state.assignments.roles.insert(r.id.to_lowercase(), r);
     }
+    state
+}
+
+pub fn seed(number: u64, roles: &[Role], now: Timestamp) -> State {
+    let id = |what: &str| guid(hash(number, &["seed", what]));
+    let login = login(number);
+    let mut state = empty(number, roles);
     let s =
         Subscription { id: login.subscription.clone(), name: "Zaffre".into(), tenant: login.tenant.clone() };
     state.subscriptions.insert(s.id.clone(), s);
@@ -43,27 +57,41 @@ pub fn seed(number: u64, roles: &[Role], now: Timestamp) -> (State, Login) {
         let word = if registered { "Registered" } else { "NotRegistered" };
         state.registrations.insert((login.subscription.clone(), ns.to_lowercase()), word);
     }
-    add_app(&mut state, &login.client, &login.object, "zaffre-owner", &login.secret);
+    add_app(&mut state, &login.client, &login.object, "zaffre-owner", &login.secret, now);
     let at = format!("/subscriptions/{}", login.subscription);
     assign(&mut state, &login.object, OWNER, &at, &id("assignment"), now);
     zone(&mut state, &at, &login.object, now);
-    (state, login)
+    state
 }
 
-pub fn add_app(state: &mut State, client: &str, object: &str, name: &str, secret: &Secret) {
+pub fn add_app(state: &mut State, client: &str, object: &str, name: &str, secret: &Secret, now: Timestamp) {
+    let of = |what: &str| guid(hash(state.seed, &["seed", client, what]));
     state.directory.add_app(App {
         client_id: client.to_owned(),
-        object_id: object.to_owned(),
+        object_id: of("application"),
         name: name.to_owned(),
-        secrets: vec![(secret.clone(), None)],
+        passwords: vec![Password {
+            id: of("password"),
+            name: None,
+            secret: secret.clone(),
+            from: now,
+            until: None,
+        }],
         certificates: Vec::new(),
+        federated: Vec::new(),
         enabled: true,
+        created: now,
+        owner: None,
+        managed: false,
+        other: Map::new(),
     });
     state.directory.add(Principal {
         object_id: object.to_owned(),
         client_id: client.to_owned(),
         name: name.to_owned(),
         kind: PrincipalKind::Application,
+        created: now,
+        owner: None,
     });
 }
 

@@ -44,15 +44,17 @@ pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Option<Value>,
+    /// A body of somebody else's, as it came.
+    pub raw: Option<Bytes>,
 }
 
 impl Reply {
     pub fn empty(status: StatusCode) -> Reply {
-        Reply { status, headers: HeaderMap::new(), body: None }
+        Reply { status, headers: HeaderMap::new(), body: None, raw: None }
     }
 
     pub fn json(status: StatusCode, body: Value) -> Reply {
-        Reply { status, headers: HeaderMap::new(), body: Some(body) }
+        Reply { status, headers: HeaderMap::new(), body: Some(body), raw: None }
     }
 
     pub fn ok(body: Value) -> Reply {

@@ -1,10 +1,14 @@
 //! The simulator without its sockets: requests in, answers out.
 
+use crate::access;
+use crate::edge::ProxiedProvider;
 use crate::entra::{self, Caller, Issuers, KeyError, Keys};
-use crate::gateway::{self, Buckets, Limits};
+use crate::gateway::{self, Answer, Buckets, Limits, Rules, Seen};
 use crate::graph;
 use crate::journal::{Entry, Journal};
+use crate::memory::{Files, Memory, MemoryError};
 use crate::profile::Profile;
+use crate::provider::{self, Providers};
 use crate::rbac::Role;
 use crate::seed::{self, Login};
 use crate::state::{Certificate, Secret, State, guid, hash};
@@ -15,102 +19,236 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
-    #[error("cannot make the token signing key")]
+    #[error("cannot use the remembered signing keys")]
     Keys(#[source] KeyError),
+    #[error("cannot use the data directory")]
+    Memory(#[source] MemoryError),
+}
+
+/// What a world is made with.
+#[derive(Clone)]
+pub struct Setup {
+    pub seed: u64,
+    pub profile: Profile,
+    /// `None` does not throttle.
+    pub limits: Option<Limits>,
+    /// Roles beside those built in.
+    pub roles: Vec<Role>,
+    pub issuers: Arc<dyn Issuers>,
+    pub clock: SharedClock,
+    /// Namespaces that others answer for.
+    pub proxied: Vec<ProxiedProvider>,
+    /// Authorities (PEM) that those others may be known by.
+    pub trust: Vec<String>,
+}
+
+/// Where changes are written down.
+enum Ledger {
+    /// Nowhere.
+    None,
+    Open(Memory),
+    /// They were, until the world was closed: nothing may change any more.
+    Closed,
 }
 
 /// One simulated Azure.
 pub struct World {
     state: Mutex<State>,
+    ledger: Mutex<Ledger>,
     buckets: Mutex<Buckets>,
     journal: Mutex<Journal>,
     pub(crate) keys: Arc<Keys>,
-    issuers: Arc<dyn Issuers>,
-    clock: SharedClock,
+    pub(crate) providers: Arc<Providers>,
+    setup: Setup,
     /// Milliseconds that the admin API moved the clock ahead.
     ahead: AtomicI64,
     random: Random,
-    profile: Profile,
-    limits: Option<Limits>,
     pub(crate) login: Login,
+    /// Ends what works on in the background.
+    pub(crate) stop: CancellationToken,
 }
 
 impl World {
+    /// A world that forgets.
     pub fn new(
-        seed_number: u64,
+        seed: u64,
         profile: Profile,
         limits: Option<Limits>,
         roles: &[Role],
         issuers: Arc<dyn Issuers>,
         clock: SharedClock,
     ) -> Result<World, WorldError> {
-        let (state, login) = seed::seed(seed_number, roles, clock.now());
-        Ok(World {
-            state: Mutex::new(state),
-            buckets: Mutex::new(Buckets::new(limits)),
-            journal: Mutex::new(Journal::default()),
-            keys: Arc::new(Keys::generate().map_err(WorldError::Keys)?),
-            issuers,
-            clock,
-            ahead: AtomicI64::new(0),
-            random: Random::seeded(seed_number),
-            profile,
-            limits,
-            login,
-        })
+        let roles = roles.to_vec();
+        let setup =
+            Setup { seed, profile, limits, roles, issuers, clock, proxied: Vec::new(), trust: Vec::new() };
+        Ok(World::fresh(setup))
     }
 
-    /// A world that starts as this one is now. Tokens of either are good in both.
-    pub fn fork(&self) -> World {
+    /// A world that forgets.
+    pub fn fresh(setup: Setup) -> World {
+        let state = seed::seed(setup.seed, &setup.roles, setup.clock.now());
+        World::with(setup, state, Arc::new(Keys::generate()), None, 0)
+    }
+
+    /// A world that goes on where `dir` ends; a new one if there is nothing. An existing directory's seed counts,
+    /// not the setup's.
+    pub fn open(setup: Setup, dir: &Path) -> Result<World, WorldError> {
+        let files = Files::open(dir, setup.seed).map_err(WorldError::Memory)?;
+        World::resume(setup, files)
+    }
+
+    pub(crate) fn resume(mut setup: Setup, files: Files) -> Result<World, WorldError> {
+        setup.seed = files.seed();
+        let mut secrets = files.secrets().map_err(WorldError::Memory)?.unwrap_or_default();
+        let keys = if secrets.signing_keys.is_empty() {
+            let keys = Keys::generate();
+            secrets.signing_keys = keys.pems();
+            files.keep_secrets(&secrets).map_err(WorldError::Memory)?;
+            keys
+        } else {
+            Keys::remembered(secrets.signing_keys).map_err(WorldError::Keys)?
+        };
+        let fresh = seed::seed(setup.seed, &setup.roles, setup.clock.now());
+        let empty = seed::empty(setup.seed, &setup.roles);
+        let (memory, state, ahead) = Memory::open(files, fresh, empty).map_err(WorldError::Memory)?;
+        Ok(World::with(setup, state, Arc::new(keys), Some(memory), ahead))
+    }
+
+    fn with(setup: Setup, state: State, keys: Arc<Keys>, memory: Option<Memory>, ahead: i64) -> World {
         World {
-            state: Mutex::new(self.state.lock().clone()),
-            buckets: Mutex::new(Buckets::new(self.limits)),
+            state: Mutex::new(state),
+            ledger: Mutex::new(memory.map_or(Ledger::None, Ledger::Open)),
+            buckets: Mutex::new(Buckets::new(setup.limits)),
             journal: Mutex::new(Journal::default()),
-            keys: self.keys.clone(),
-            issuers: self.issuers.clone(),
-            clock: self.clock.clone(),
-            ahead: AtomicI64::new(self.ahead.load(Ordering::Relaxed)),
-            random: self.random.clone(),
-            profile: self.profile,
-            limits: self.limits,
-            login: self.login.clone(),
+            keys,
+            providers: Arc::new(Providers::new(&setup.proxied, &setup.trust)),
+            ahead: AtomicI64::new(ahead),
+            random: Random::seeded(setup.seed),
+            login: seed::login(setup.seed),
+            setup,
+            stop: CancellationToken::new(),
         }
+    }
+
+    /// A world that starts as this one is now, and forgets. Tokens of either are good in both.
+    pub fn fork(&self) -> World {
+        let state = self.state.lock().clone();
+        World::with(self.setup.clone(), state, self.keys.clone(), None, self.ahead.load(Ordering::Relaxed))
+    }
+
+    /// Ends what is under way in the background and lets go of the data directory. A world that remembers changes
+    /// no more after this.
+    pub fn close(&self) {
+        self.stop.cancel();
+        let mut ledger = self.ledger.lock();
+        if let Ledger::Open(memory) = &*ledger {
+            memory.close();
+            *ledger = Ledger::Closed;
+        }
+    }
+
+    /// Changes the state and writes the change down; without the one the other does not happen.
+    pub(crate) fn change<T>(&self, how: impl FnOnce(&mut State) -> T) -> Result<T, MemoryError> {
+        let mut state = self.state.lock();
+        let ledger = self.ledger.lock();
+        let memory = match &*ledger {
+            Ledger::None => return Ok(how(&mut state)),
+            Ledger::Closed => return Err(MemoryError::Closed),
+            Ledger::Open(memory) => memory,
+        };
+        let before = state.clone();
+        let result = how(&mut state);
+        match memory.note(&before, &state) {
+            Ok(()) => Ok(result),
+            Err(error) => {
+                *state = before;
+                Err(error)
+            }
+        }
+    }
+
+    /// For what has nobody to answer to.
+    fn change_or_warn(&self, how: impl FnOnce(&mut State)) {
+        if let Err(error) = self.change(how) {
+            tracing::error!(%error, "a change was not made: it cannot be remembered");
+        }
+    }
+
+    /// Looks at the state as it is.
+    pub(crate) fn look<T>(&self, how: impl FnOnce(&State) -> T) -> T {
+        how(&self.state.lock())
+    }
+
+    pub(crate) fn uuid(&self) -> String {
+        self.random.uuid()
+    }
+
+    /// A value that belongs to an id.
+    pub(crate) fn guid_of(&self, id: &arm::ResourceId, purpose: &str) -> String {
+        guid(hash(self.setup.seed, &[id.key(), purpose]))
+    }
+
+    /// Resource Manager itself, when nobody asked it to.
+    pub(crate) fn own_caller(&self) -> Caller {
+        let l = &self.login;
+        Caller { object_id: l.object.clone(), client_id: l.client.clone(), tenant: l.tenant.clone() }
     }
 
     pub fn now(&self) -> Timestamp {
         let ahead = SignedDuration::from_millis(self.ahead.load(Ordering::Relaxed));
-        self.clock.now().checked_add(ahead).unwrap_or(Timestamp::MAX)
+        self.setup.clock.now().checked_add(ahead).unwrap_or(Timestamp::MAX)
     }
 
     pub fn advance(&self, by: SignedDuration) {
         let ms = i64::try_from(by.as_millis()).unwrap_or(0).max(0);
-        self.ahead.fetch_add(ms, Ordering::Relaxed);
+        let total = self.ahead.fetch_add(ms, Ordering::Relaxed).saturating_add(ms);
+        let state = self.state.lock();
+        if let Ledger::Open(memory) = &*self.ledger.lock()
+            && let Err(error) = memory.note_ahead(total, &state)
+        {
+            tracing::error!(%error, "the clock's change cannot be remembered");
+        }
+    }
+
+    /// A new signing key; old tokens stay good.
+    pub fn rotate_keys(&self) -> Result<(), WorldError> {
+        self.keys.rotate().map_err(WorldError::Keys)?;
+        let ledger = self.ledger.lock();
+        let Ledger::Open(memory) = &*ledger else { return Ok(()) };
+        let files = memory.files();
+        let mut secrets = files.secrets().map_err(WorldError::Memory)?.unwrap_or_default();
+        secrets.signing_keys = self.keys.pems();
+        files.keep_secrets(&secrets).map_err(WorldError::Memory)
     }
 
     /// An application with a secret and certificates (DER); its client id and its principal's object id.
     pub fn add_app(&self, name: &str, secret: &str, certificates: Vec<Vec<u8>>) -> (String, String) {
-        let mut state = self.state.lock();
-        let of = |what: &str| guid(hash(state.seed, &["app", name, what]));
+        let of = |what: &str| guid(hash(self.setup.seed, &["app", name, what]));
         let (client, object) = (of("client"), of("object"));
-        seed::add_app(&mut state, &client, &object, name, &Secret::new(secret));
-        if let Some(app) = state.directory.apps.get(&client).cloned() {
-            let mut app = (*app).clone();
-            app.certificates = certificates.into_iter().map(|c| Certificate(c.into())).collect();
-            state.directory.add_app(app);
-        }
+        let now = self.now();
+        self.change_or_warn(|state| {
+            seed::add_app(state, &client, &object, name, &Secret::new(secret), now);
+            if let Some(app) = state.directory.apps.get(&client).cloned() {
+                let mut app = (*app).clone();
+                app.certificates = certificates.into_iter().map(|c| Certificate(c.into())).collect();
+                state.directory.add_app(app);
+            }
+        });
         (client, object)
     }
 
     /// Gives a principal a role, by the role's GUID.
     pub fn assign(&self, principal: &str, role: &str, scope: &str) {
-        let mut state = self.state.lock();
-        let name = guid(hash(state.seed, &["assign", principal, role, scope]));
-        seed::assign(&mut state, principal, role, scope, &name, self.now());
+        let name = guid(hash(self.setup.seed, &["assign", principal, role, scope]));
+        let now = self.now();
+        self.change_or_warn(|state| seed::assign(state, principal, role, scope, &name, now));
     }
 
     pub fn tenant(&self) -> &str {
@@ -119,6 +257,16 @@ impl World {
 
     pub fn subscription(&self) -> &str {
         &self.login.subscription
+    }
+
+    /// Client id and secret of the seeded owner.
+    pub fn owner_login(&self) -> (String, String) {
+        (self.login.client.clone(), self.login.secret.expose().to_owned())
+    }
+
+    /// The object id of the seeded owner.
+    pub fn owner_object(&self) -> &str {
+        &self.login.object
     }
 
     /// A token of the seeded owner, for callers in this process.
@@ -149,36 +297,83 @@ impl World {
         v2: bool,
     ) -> Result<Value, entra::Refusal> {
         let state = self.state.lock().clone();
-        entra::exchange(&state, &self.keys, &*self.issuers, tenant, form, v2, self.now()).await
+        entra::exchange(&state, &self.keys, &*self.setup.issuers, tenant, form, v2, self.now()).await
     }
 
-    /// Resource Manager.
+    /// Resource Manager, but for what others answer for: see [`World::serve`].
     pub fn arm(&self, call: &Call) -> Reply {
         let now = self.now();
-        if call.path.trim_end_matches('/').eq_ignore_ascii_case("/metadata/endpoints") {
-            return Reply::ok(metadata(&call.base));
+        if let Some(reply) = self.open_to_all(call) {
+            return reply;
         }
+        let (answer, seen) = self.gate(call, now);
+        let reply = match answer {
+            Answer::Reply(reply) | Answer::Drain(reply, _) => reply,
+            Answer::Forward(f) => f.unreachable().reply(),
+        };
+        self.finish(call, reply, seen, now)
+    }
+
+    /// Resource Manager, with providers elsewhere.
+    pub async fn serve(self: &Arc<World>, call: &Call) -> Reply {
+        let now = self.now();
+        if let Some(reply) = self.open_to_all(call) {
+            return reply;
+        }
+        let (answer, seen) = self.gate(call, now);
+        let reply = match answer {
+            Answer::Reply(reply) => {
+                provider::registration(self, call, &reply);
+                reply
+            }
+            Answer::Drain(reply, drain) => {
+                provider::drain(self, drain);
+                reply
+            }
+            Answer::Forward(f) => provider::forward(self, *f, call).await,
+        };
+        self.finish(call, reply, seen, now)
+    }
+
+    /// What needs no token.
+    fn open_to_all(&self, call: &Call) -> Option<Reply> {
+        let path = call.path.trim_end_matches('/');
+        path.eq_ignore_ascii_case("/metadata/endpoints").then(|| Reply::ok(metadata(&call.base)))
+    }
+
+    fn gate(&self, call: &Call, now: Timestamp) -> (Answer, Seen) {
         let caller = self.caller(call, now);
-        let (reply, seen) = gateway::handle(
-            &mut self.state.lock(),
-            &mut self.buckets.lock(),
-            call,
-            caller,
-            now,
-            self.profile,
-        );
+        let rules = Rules { profile: self.setup.profile, proxied: &self.providers };
+        let mut outcome = None;
+        let written = self.change(|state| {
+            outcome = Some(gateway::handle(state, &mut self.buckets.lock(), call, caller, now, &rules));
+        });
+        match (written, outcome) {
+            (Ok(()), Some(done)) => done,
+            (Err(error), _) => {
+                tracing::error!(%error, "a request was refused: it cannot be remembered");
+                (Answer::Reply(unremembered()), Seen::default())
+            }
+            (Ok(()), None) => (Answer::Reply(unremembered()), Seen::default()),
+        }
+    }
+
+    fn finish(&self, call: &Call, reply: Reply, seen: Seen, now: Timestamp) -> Reply {
         let micros = u64::try_from(self.now().duration_since(now).as_micros()).unwrap_or(0);
         self.journal.lock().add(call, &reply, seen, now, micros);
         let request = self.random.uuid();
         let correlation = call.header("x-ms-correlation-request-id").unwrap_or(&request).to_owned();
         let routing = format!("SIM:{}:{request}", now.strftime("%Y%m%dT%H%M%SZ"));
+        // A provider's own request id is the one to ask it about.
+        let request =
+            reply.headers.get("x-ms-request-id").and_then(|v| v.to_str().ok()).unwrap_or(&request).to_owned();
         let mut reply = reply
             .with("x-ms-request-id", &request)
             .with("x-ms-correlation-request-id", &correlation)
             .with("x-ms-routing-request-id", &routing)
             .with("cache-control", "no-cache")
             .with("x-content-type-options", "nosniff");
-        if call.header("x-ms-return-client-request-id") == Some("true")
+        if call.header("x-ms-return-client-request-id").is_some_and(|v| v.eq_ignore_ascii_case("true"))
             && let Some(id) = call.header("x-ms-client-request-id")
         {
             reply = reply.with("x-ms-client-request-id", id);
@@ -196,6 +391,13 @@ impl World {
         let tenant_id = &self.login.tenant;
         match (call.method.as_str(), words.as_slice()) {
             ("GET", ["common", "discovery", "instance"]) => Reply::ok(entra::instance(&call.base, tenant_id)),
+            ("GET", [tenant, .., ".well-known", "openid-configuration"])
+                if !entra::is_tenant(tenant_id, tenant) =>
+            {
+                let (trace, correlation) = (self.random.uuid(), self.random.uuid());
+                let why = entra::Refusal::tenant(tenant);
+                Reply::json(StatusCode::BAD_REQUEST, why.json(&trace, &correlation, self.now()))
+            }
             ("GET", [_, "v2.0", ".well-known", "openid-configuration"]) => {
                 Reply::ok(entra::discovery(&call.base, tenant_id, true))
             }
@@ -225,41 +427,98 @@ impl World {
     /// Graph. Its tokens are checked like Resource Manager's, for its own audience.
     pub fn graph(&self, call: &Call) -> Reply {
         let now = self.now();
-        // A custom cloud's tokens for Graph are asked for by the address that its metadata names.
-        let of = |audience: &str| self.keys.authenticate_for(call.header("authorization"), audience, now);
-        if of("https://graph.microsoft.com").or_else(|| of(&call.base)).is_none() {
+        let audiences = [graph::AUDIENCE, graph::AUDIENCE_ID, call.base.as_str()];
+        let header = call.header("authorization");
+        let Some(caller) = self.keys.authenticate_for(header, &self.login.tenant, &audiences, now) else {
             let body = json!({"error": {"code": "InvalidAuthenticationToken", "message": "Access token is empty, invalid or expired."}});
             return Reply::json(StatusCode::UNAUTHORIZED, body);
+        };
+        let mut reply = None;
+        let written =
+            self.change(|state| reply = Some(graph::handle(state, call, &caller, now, &self.random)));
+        match (written, reply) {
+            (Ok(()), Some(reply)) => reply,
+            _ => unremembered(),
         }
-        graph::handle(&self.state.lock(), call)
+    }
+
+    /// CheckAccess, version 2: what somebody may do, by the evaluator that decides it.
+    pub fn check_access(&self, call: &Call) -> Reply {
+        let now = self.now();
+        let own = [
+            access::AUDIENCE,
+            "https://management.azure.com",
+            "https://management.core.windows.net",
+            call.base.as_str(),
+        ];
+        let header = call.header("authorization");
+        if self.keys.authenticate_for(header, &self.login.tenant, &own, now).is_none() {
+            return access::refuse(
+                StatusCode::UNAUTHORIZED,
+                "The token is missing, invalid, expired or for another audience.",
+            );
+        }
+        self.look(|state| access::check(state, call))
+    }
+
+    /// The public half of the signing keys.
+    pub fn signing_keys(&self) -> Value {
+        self.keys.jwks()
     }
 
     pub fn journal(&self) -> Vec<Entry> {
         self.journal.lock().entries()
     }
 
+    /// The newest `limit` entries after number `after`, of one principal if it is given (name, object or client id).
+    pub fn journal_page(&self, after: u64, limit: usize, principal: Option<&str>) -> Value {
+        let state = self.state.lock();
+        let known = |id: &str| state.directory.principal(id);
+        let fits = |who: Option<&str>| {
+            principal.is_none_or(|wanted| {
+                let same = |id: &str| id.eq_ignore_ascii_case(wanted);
+                let named = |id: &str| known(id).is_some_and(|p| p.name == wanted || same(&p.client_id));
+                who.is_some_and(|id| same(id) || named(id))
+            })
+        };
+        let (page, last) = {
+            let journal = self.journal.lock();
+            (journal.page(after, limit, fits), journal.last())
+        };
+        let who = page.iter().filter_map(|e| e.principal.as_deref());
+        let names = names(&state, who);
+        json!({"value": page, "last": last, "names": names})
+    }
+
+    /// Changes when the journal grows.
+    pub fn journal_news(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.journal.lock().watch()
+    }
+
     /// Ends all operations under way; how many there were.
     pub fn finish_operations(&self) -> usize {
-        let mut state = self.state.lock();
-        let ids: Vec<Arc<str>> = state.running().map(|o| o.id.clone()).collect();
         let now = self.now();
-        for id in &ids {
-            state.finish(id, now);
-        }
-        ids.len()
+        let finish = |state: &mut State| {
+            let ids: Vec<Arc<str>> = state.running().filter(|o| !o.drains).map(|o| o.id.clone()).collect();
+            for id in &ids {
+                state.finish(id, now);
+            }
+            ids.len()
+        };
+        self.change(finish).unwrap_or(0)
     }
 
     /// What exists beyond the seed, and who made it.
     pub fn leaks(&self) -> Value {
-        let mut state = self.state.lock();
+        // Looked at on a copy: asking changes nothing.
+        let mut state = self.state.lock().clone();
         state.settle(self.now());
-        let left: Vec<Value> = state
-            .records
-            .values()
-            .filter(|r| !r.seeded)
+        let made = || state.records.values().filter(|r| !r.seeded);
+        let left: Vec<Value> = made()
             .map(|r| json!({"id": r.id.as_str(), "createdBy": &*r.created_by, "createdAt": r.created.to_string()}))
             .collect();
-        json!({"value": left})
+        let names = names(&state, made().map(|r| &*r.created_by));
+        json!({"value": left, "names": names})
     }
 
     /// Per principal: actions used, and the patterns granted of which none was used.
@@ -288,6 +547,16 @@ impl World {
             .collect();
         json!({"value": report})
     }
+}
+
+/// What the principals are called, by object id.
+fn names<'a>(state: &State, ids: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, String> {
+    ids.filter_map(|id| Some((id, state.directory.principal(id)?.name.clone()))).collect()
+}
+
+fn unremembered() -> Reply {
+    let why = "The simulator cannot write to its data directory, so nothing was changed.";
+    Fault::gateway(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why).reply()
 }
 
 /// `/metadata/endpoints`: how a client learns of a cloud it does not know.

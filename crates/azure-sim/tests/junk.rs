@@ -81,3 +81,47 @@ fn nothing_panics() {
         prop_assert!(reply.status.as_u16() < 500);
     });
 }
+
+/// Bytes that are no JSON, or JSON that is no request, at every door.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_are_refused_everywhere() {
+    let lab = lab(Profile::Instant).await;
+    let g = lab.group("g");
+    let graph_token = {
+        let (client, secret) = lab.world.owner_login();
+        let mut c = call("POST", &format!("/{}/oauth2/v2.0/token", lab.world.tenant()), "", None);
+        c.body = format!("grant_type=client_credentials&client_id={client}&client_secret={secret}&scope=https%3A%2F%2Fgraph.microsoft.com%2F.default").into();
+        lab.world.login(&c).await.body.unwrap()["access_token"].as_str().unwrap().to_owned()
+    };
+    let doors = [
+        ("PUT", format!("{g}?api-version=2021-04-01")),
+        ("PUT", format!("{g}/providers/Microsoft.Network/virtualNetworks/v?api-version=2024-03-01")),
+        ("PUT", format!("{g}/providers/Microsoft.Authorization/roleAssignments/x?api-version=2022-04-01")),
+        ("PATCH", format!("{g}/providers/Microsoft.Resources/tags/default?api-version=2021-04-01")),
+    ];
+    let json = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..200),
+        "[\\[\\]{}:,\"a0.e-]{0,60}".prop_map(String::into_bytes),
+        junk().prop_map(|v| v.to_string().into_bytes()),
+    ];
+    let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    let runtime = tokio::runtime::Handle::current();
+    proptest!(config, |(bytes in json, d in 0..doors.len())| {
+        let (method, url) = &doors[d];
+        let mut c = call(method, url, &lab.token, None);
+        c.body = bytes.clone().into();
+        prop_assert!(lab.world.arm(&c).status.as_u16() < 500);
+        let mut c = call("POST", "/providers/Microsoft.Authorization/checkAccess?api-version=2021-06-01-preview", &lab.token, None);
+        c.body = bytes.clone().into();
+        prop_assert!(lab.world.check_access(&c).status.as_u16() < 500);
+        for path in ["/v1.0/applications", "/v1.0/servicePrincipals", "/v1.0/directoryObjects/getByIds"] {
+            let mut c = call("POST", path, &graph_token, None);
+            c.body = bytes.clone().into();
+            prop_assert!(lab.world.graph(&c).status.as_u16() < 500);
+        }
+        let mut c = call("POST", &format!("/{}/oauth2/v2.0/token", lab.world.tenant()), "", None);
+        c.body = bytes.into();
+        let reply = tokio::task::block_in_place(|| runtime.block_on(lab.world.login(&c)));
+        prop_assert!((400..500).contains(&reply.status.as_u16()));
+    });
+}

@@ -1,9 +1,18 @@
 //! The simulator as its clients see it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod client;
+mod deployments;
+mod deterministic;
+mod edge;
 mod federated;
 mod gateway;
+mod graph;
+mod issuer;
 mod junk;
+mod memory;
+mod provider;
 mod recorded;
 mod roles;
+mod shapes;
 mod support;

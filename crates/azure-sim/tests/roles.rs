@@ -1,62 +1,171 @@
-//! Roles that come with the configuration, and certificates instead of secrets.
+//! What roles allow, CheckAccess, and certificates instead of secrets.
 
 use crate::support::{call, lab};
-use azure_sim::{HttpsIssuers, Permission, Profile, Role, World};
+use azure_sim::Profile;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 const ROLES: &str = "/work/shared/specs/azure/roles.json";
 
-/// Every recorded role lets its principal read what it lists, and nothing one step beside it.
+/// Names of the recorded development twins, and of the built-in roles they stand for.
+const TWINS: [(&str, &str); 3] = [
+    ("Azure Red Hat OpenShift Cluster API Role", "88366f10-ed47-4cc0-9fab-c8a06148393e"),
+    ("Azure Red Hat OpenShift Control Plane Operator Role", "fc0c873f-45e9-4d0d-a7d1-585aab30c6ed"),
+    // Key Vault Crypto User.
+    ("Azure Red Hat OpenShift KMS Plugin", "12338af0-0e69-4776-bea7-57ae8d297424"),
+];
+
+fn lists(v: &Value) -> [BTreeSet<String>; 4] {
+    ["actions", "notActions", "dataActions", "notDataActions"].map(|f| {
+        v[f].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_lowercase).collect()
+    })
+}
+
 #[tokio::test]
-async fn recorded_roles_grant_what_they_list() {
+async fn our_roles_are_the_recorded_ones() {
     let Ok(text) = std::fs::read_to_string(ROLES) else {
         eprintln!("skipped: no {ROLES}");
         return;
     };
+    let lab = lab(Profile::Instant).await;
     let table: serde_json::Map<String, Value> = serde_json::from_str(&text).unwrap();
-    let roles: Vec<Role> = table
-        .iter()
-        .filter_map(|(name, r)| {
-            let id = r["id"].as_str()?.to_owned();
-            Some(Role { id, name: name.clone(), builtin: true, permissions: vec![Permission::read(r)] })
-        })
-        .collect();
-    assert!(!roles.is_empty());
-    let world =
-        World::new(7, Profile::Instant, None, &roles, Arc::new(HttpsIssuers::new(&[])), clock::system())
-            .unwrap();
-    let owner = world.owner_token().await;
-    let group = format!("/subscriptions/{}/resourceGroups/g", world.subscription());
-    world.arm(&call(
-        "PUT",
-        &format!("{group}?api-version=2021-04-01"),
-        &owner,
-        Some(&json!({"location": "westus2"})),
-    ));
-    let kinds = [
+    assert!(!table.is_empty());
+    for (name, recorded) in &table {
+        let twin = TWINS.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
+        let id = recorded["id"].as_str().or(twin).unwrap();
+        let url = format!("/providers/Microsoft.Authorization/roleDefinitions/{id}?api-version=2022-04-01");
+        let ours = lab.ask("GET", &url, None);
+        assert_eq!(ours.status, 200, "{name}");
+        assert_eq!(lists(&ours.body.unwrap()["properties"]["permissions"][0]), lists(recorded), "{name}");
+    }
+}
+
+/// The roles of Azure Red Hat OpenShift, as the simulator itself lists them.
+fn openshift_roles(lab: &crate::support::Lab) -> Vec<Value> {
+    let url = format!(
+        "/subscriptions/{}/providers/Microsoft.Authorization/roleDefinitions?api-version=2022-04-01",
+        lab.world.subscription()
+    );
+    let all = lab.ask("GET", &url, None).body.unwrap();
+    let of =
+        |r: &&Value| r["properties"]["roleName"].as_str().unwrap().starts_with("Azure Red Hat OpenShift");
+    let roles: Vec<Value> = all["value"].as_array().unwrap().iter().filter(of).cloned().collect();
+    assert_eq!(roles.len(), 12);
+    roles
+}
+
+/// For every role: each of its actions is allowed where it was given and not beside; a step away from it is not.
+#[tokio::test]
+async fn openshift_roles_allow_their_operations_and_no_step_beside() {
+    let lab = lab(Profile::Instant).await;
+    let (g, h) = (lab.group("g"), lab.group("h"));
+    let live = [
         "virtualNetworks",
         "loadBalancers",
         "networkSecurityGroups",
         "natGateways",
         "routeTables",
         "publicIPAddresses",
+        "networkInterfaces",
+        "dnsZones",
+        "privateDnsZones",
     ];
-    for role in &roles {
-        let (client, object) = world.add_app(&role.name, "secret", Vec::new());
-        world.assign(&object, &role.id, &group);
-        let token = world.token_for(&client, "secret").await;
-        for kind in kinds {
+    for role in openshift_roles(&lab) {
+        let (name, id) = (role["properties"]["roleName"].as_str().unwrap(), role["name"].as_str().unwrap());
+        let (client, object) = lab.world.add_app(name, "secret", Vec::new());
+        lab.world.assign(&object, id, &g);
+        let token = lab.world.token_for(&client, "secret").await;
+        let permission = &role["properties"]["permissions"][0];
+        let decide = |actions: &[String], data: bool, at: &str| -> Vec<bool> {
+            let actions: Vec<Value> =
+                actions.iter().map(|a| json!({"Id": a, "IsDataAction": data})).collect();
+            let body = json!({"Subject": {"Attributes": {"ObjectId": object}}, "Actions": actions, "Resource": {"Id": at}});
+            let url = "/providers/Microsoft.Authorization/checkAccess?api-version=2021-06-01-preview";
+            let reply = lab.world.check_access(&call("POST", url, &lab.token, Some(&body)));
+            let body = reply.body.unwrap();
+            body["value"].as_array().unwrap().iter().map(|d| d["accessDecision"] == "Allowed").collect()
+        };
+        let mut checked = 0;
+        for (field, data) in [("actions", false), ("dataActions", true)] {
+            let own: Vec<String> = permission[field]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|a| a.as_str().unwrap().replace('*', "x"))
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            checked += own.len();
+            let under = format!("{g}/providers/Microsoft.Network/virtualNetworks/v");
+            assert!(decide(&own, data, &under).iter().all(|d| *d), "{name}");
+            assert!(decide(&own, data, &h).iter().all(|d| !*d), "{name} elsewhere");
+            assert!(decide(&own, !data, &under).iter().all(|d| !*d), "{name} on the other plane");
+            // One step beside: the same type with another verb, unless that is listed too.
+            let listed = |a: &str| own.iter().any(|o| o.eq_ignore_ascii_case(a));
+            let beside: Vec<String> = own
+                .iter()
+                .flat_map(|a| {
+                    let kind = a.trim_end_matches("/action").rsplit_once('/').unwrap().0;
+                    ["read", "write", "delete", "unheardOf/action"].map(|v| format!("{kind}/{v}"))
+                })
+                .filter(|a| !listed(a))
+                .collect();
+            let patterns =
+                permission[field].as_array().unwrap().iter().any(|a| a.as_str().unwrap().contains('*'));
+            assert!(patterns || decide(&beside, data, &under).iter().all(|d| !*d), "{name}");
+        }
+        assert!(checked > 0, "{name}");
+        // And the gateway itself agrees.
+        for kind in live {
             for (method, verb) in [("GET", "read"), ("PUT", "write"), ("DELETE", "delete")] {
                 let action = format!("Microsoft.Network/{kind}/{verb}");
-                let listed = role.permissions[0].actions.iter().any(|a| a.eq_ignore_ascii_case(&action));
-                let url = format!("{group}/providers/Microsoft.Network/{kind}/x?api-version=2024-03-01");
-                let status = world.arm(&call(method, &url, &token, Some(&json!({})))).status;
-                assert_eq!(status != 403, listed, "{} {action}: {status}", role.name);
+                let url = format!("{g}/providers/Microsoft.Network/{kind}/x.test?api-version=2024-03-01");
+                let status = lab.ask_as(&token, method, &url, Some(&json!({}))).status;
+                assert_eq!(
+                    status != 403,
+                    decide(std::slice::from_ref(&action), false, &g)[0],
+                    "{name} {action}: {status}"
+                );
             }
         }
     }
+}
+
+#[tokio::test]
+async fn check_access_refuses_nonsense() {
+    let lab = lab(Profile::Instant).await;
+    let url = "/providers/Microsoft.Authorization/checkAccess?api-version=2021-06-01-preview";
+    let ask = |token: &str, url: &str, body: &Value| {
+        lab.world.check_access(&call("POST", url, token, Some(body))).status.as_u16()
+    };
+    let subject = json!({"Attributes": {"ObjectId": "x"}});
+    let good =
+        json!({"Subject": subject, "Actions": [{"Id": "a/read"}], "Resource": {"Id": "/subscriptions/s"}});
+    assert_eq!(ask(&lab.token, url, &good), 200);
+    assert_eq!(ask("junk", url, &good), 401);
+    assert_eq!(ask(&lab.token, "/providers/Microsoft.Authorization/checkAccess", &good), 400);
+    for bad in [
+        json!([]),
+        json!({"Actions": [{"Id": "a"}], "Resource": {"Id": "/"}}),
+        json!({"Subject": subject, "Resource": {"Id": "/"}}),
+        json!({"Subject": subject, "Actions": [{}], "Resource": {"Id": "/"}}),
+        json!({"Subject": subject, "Actions": [{"Id": "a"}], "Resource": {"Id": "nowhere"}}),
+    ] {
+        assert_eq!(ask(&lab.token, url, &bad), 400, "{bad}");
+    }
+    // Groups count.
+    let (_, object) = lab.world.add_app("g", "secret", Vec::new());
+    lab.world.assign(
+        &object,
+        "acdd72a7-3385-48ef-bd42-f606fba81ae7",
+        &format!("/subscriptions/{}", lab.world.subscription()),
+    );
+    let body = json!({"Subject": {"Attributes": {"ObjectId": "x", "Groups": [object]}}, "Actions": [{"Id": "A/b/read"}], "Resource": {"Id": format!("/subscriptions/{}", lab.world.subscription())}});
+    let reply = lab.world.check_access(&call("POST", url, &lab.token, Some(&body))).body.unwrap();
+    assert_eq!(reply["value"][0]["accessDecision"], "Allowed");
+    assert_eq!(reply["value"][0]["roleAssignment"]["principalId"], object.replace('-', ""));
 }
 
 #[tokio::test]

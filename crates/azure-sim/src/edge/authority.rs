@@ -1,5 +1,6 @@
 //! The instance's own certificate authority, good for Azure's names and the loopback only.
 
+use crate::gateway::LOCATIONS;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rcgen::{
@@ -35,13 +36,19 @@ pub fn serves(host: &str) -> Option<Service> {
         }
         "graph.microsoft.com" => Some(Service::Graph),
         "localhost" | "127.0.0.1" | "[::1]" => Some(Service::ByPath),
-        _ => None,
+        // One per region; the regions bound how many certificates are made.
+        other => {
+            let region = other.strip_suffix(".authorization.azure.net")?;
+            LOCATIONS.iter().any(|(name, _)| *name == region).then_some(Service::Access)
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Arm,
+    /// The policy decision point.
+    Access,
     Login,
     Graph,
     /// On the loopback one address serves all: paths tell them apart.
@@ -92,6 +99,20 @@ impl Authority {
         let cert = p.self_signed(&key).map_err(failed("sign the CA certificate"))?;
         let pem = cert.pem();
         Ok(Authority { issuer: Issuer::new(p, key), pem, now, kept: Mutex::new(HashMap::new()) })
+    }
+
+    /// The authority of a former life, from its key and certificate.
+    pub fn remembered(key: &str, pem: &str, now: Timestamp) -> Result<Authority, AuthorityError> {
+        let failed = |what| move |e| AuthorityError::Certificate(what, e);
+        let key = KeyPair::from_pem(key).map_err(failed("read the remembered CA key"))?;
+        let issuer =
+            Issuer::from_ca_cert_pem(pem, key).map_err(failed("read the remembered CA certificate"))?;
+        Ok(Authority { issuer, pem: pem.to_owned(), now, kept: Mutex::new(HashMap::new()) })
+    }
+
+    /// The key, for remembering it.
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
     }
 
     pub fn pem(&self) -> &str {

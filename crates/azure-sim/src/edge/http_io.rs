@@ -1,5 +1,6 @@
 //! Between hyper and our request values.
 
+use crate::access;
 use crate::edge::authority::{Service, serves};
 use crate::wire::{Call, Reply};
 use crate::world::World;
@@ -8,6 +9,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
+use std::sync::Arc;
 
 /// Azure's own limit for a request to Resource Manager.
 const MAX_BODY: usize = 4 << 20;
@@ -29,7 +31,9 @@ pub fn write(reply: Reply) -> Response<Full<Bytes>> {
     let mut out = Response::new(Full::default());
     *out.status_mut() = reply.status;
     *out.headers_mut() = reply.headers;
-    if let Some(body) = reply.body {
+    if let Some(raw) = reply.raw {
+        *out.body_mut() = Full::new(raw);
+    } else if let Some(body) = reply.body {
         let kind = http::HeaderValue::from_static("application/json; charset=utf-8");
         out.headers_mut().insert(http::header::CONTENT_TYPE, kind);
         *out.body_mut() = Full::new(serde_json::to_vec(&body).unwrap_or_default().into());
@@ -38,7 +42,7 @@ pub fn write(reply: Reply) -> Response<Full<Bytes>> {
 }
 
 /// Routes a request by the host it names.
-pub async fn serve(world: &World, req: Request<Incoming>) -> Response<Full<Bytes>> {
+pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Full<Bytes>> {
     let authority = req.uri().authority().map(|a| a.as_str().to_owned());
     let header = req.headers().get("host").and_then(|h| h.to_str().ok()).map(str::to_owned);
     let authority = authority.or(header).unwrap_or_else(|| "localhost".to_owned());
@@ -58,8 +62,12 @@ pub async fn serve(world: &World, req: Request<Incoming>) -> Response<Full<Bytes
         (Service::ByPath, _) => Service::Login,
         (s, _) => s,
     };
+    // On the loopback and at Resource Manager the decision point is known by its path.
+    let asks = call.path.trim_end_matches('/').to_ascii_lowercase().ends_with(access::PATH);
+    let service = if asks && service == Service::Arm { Service::Access } else { service };
     write(match service {
-        Service::Arm | Service::ByPath => world.arm(&call),
+        Service::Access => world.check_access(&call),
+        Service::Arm | Service::ByPath => world.serve(&call).await,
         Service::Login => world.login(&call).await,
         Service::Graph => world.graph(&call),
     })

@@ -2,8 +2,9 @@
 
 mod admin;
 mod authority;
+mod forks;
 mod http_io;
 mod proxy;
 mod start;
 
-pub use start::{AzureSim, Config, Credentials, StartError};
+pub use start::{AzureSim, Config, Credentials, ProxiedProvider, StartError};

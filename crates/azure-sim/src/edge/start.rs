@@ -1,26 +1,38 @@
 //! Starting and stopping.
 
 use crate::edge::authority::{Authority, AuthorityError};
+use crate::edge::forks::Forks;
 use crate::edge::{admin, http_io, proxy};
 use crate::entra::HttpsIssuers;
 use crate::gateway::Limits;
+use crate::memory::{Files, MemoryError};
 use crate::profile::Profile;
+use crate::provider;
 use crate::rbac::Role;
 use crate::state::Secret;
-use crate::world::{World, WorldError};
+use crate::world::{Setup, World, WorldError};
 use clock::SharedClock;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use jiff::Timestamp;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+
+/// A resource provider that requests are forwarded to, as Resource Manager does it.
+#[derive(Clone, Debug)]
+pub struct ProxiedProvider {
+    pub namespace: String,
+    /// `http` or `https`; paths of Resource Manager are appended.
+    pub url: url::Url,
+}
 
 /// How to start.
 #[derive(Clone)]
@@ -38,6 +50,10 @@ pub struct Config {
     pub trust: Vec<String>,
     /// Where the CA certificate is written for clients to read.
     pub ca_file: Option<PathBuf>,
+    /// Where everything is remembered over restarts; `None` forgets it.
+    pub data_dir: Option<PathBuf>,
+    /// Namespaces that resource providers outside of the simulator answer for.
+    pub proxied: Vec<ProxiedProvider>,
     pub clock: SharedClock,
 }
 
@@ -55,6 +71,8 @@ impl Config {
             roles: Vec::new(),
             trust: Vec::new(),
             ca_file: None,
+            data_dir: None,
+            proxied: Vec::new(),
             clock: clock::system(),
         }
     }
@@ -66,6 +84,8 @@ pub enum StartError {
     Bind { address: SocketAddr, source: std::io::Error },
     #[error("cannot make the certificate authority")]
     Authority(#[source] AuthorityError),
+    #[error("cannot use the data directory")]
+    Memory(#[source] MemoryError),
     #[error("cannot make the world")]
     World(#[source] WorldError),
     #[error("cannot write {path}")]
@@ -106,6 +126,30 @@ pub struct AzureSim {
     admin: SocketAddr,
     ca_file: Option<PathBuf>,
     stop: CancellationToken,
+    forks: Arc<Forks>,
+}
+
+/// What a connection is served with.
+#[derive(Clone)]
+struct House {
+    world: Arc<World>,
+    tls: TlsAcceptor,
+    forks: Arc<Forks>,
+}
+
+/// The remembered authority, or a new one.
+fn authority(files: Option<&Files>, now: Timestamp) -> Result<Authority, StartError> {
+    let Some(files) = files else { return Authority::generate(now).map_err(StartError::Authority) };
+    let mut secrets = files.secrets().map_err(StartError::Memory)?.unwrap_or_default();
+    if !secrets.authority_key.is_empty() {
+        return Authority::remembered(&secrets.authority_key, &secrets.authority_certificate, now)
+            .map_err(StartError::Authority);
+    }
+    let made = Authority::generate(now).map_err(StartError::Authority)?;
+    secrets.authority_key = made.key_pem();
+    secrets.authority_certificate = made.pem().to_owned();
+    files.keep_secrets(&secrets).map_err(StartError::Memory)?;
+    Ok(made)
 }
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -120,26 +164,36 @@ enum Door {
 
 impl AzureSim {
     pub async fn start(config: Config) -> Result<AzureSim, StartError> {
-        let authority = Authority::generate(config.clock.now()).map_err(StartError::Authority)?;
-        let authority = Arc::new(authority);
+        let now = config.clock.now();
+        let files = match &config.data_dir {
+            Some(dir) => Some(Files::open(dir, config.seed).map_err(StartError::Memory)?),
+            None => None,
+        };
+        let authority = Arc::new(authority(files.as_ref(), now)?);
         if let Some(path) = &config.ca_file {
             std::fs::write(path, authority.pem())
                 .map_err(|source| StartError::Write { path: path.clone(), source })?;
         }
         let mut trust = config.trust.clone();
         trust.push(authority.pem().to_owned());
-        let issuers = Arc::new(HttpsIssuers::new(&trust));
-        let world = World::new(
-            config.seed,
-            config.profile,
-            config.limits,
-            &config.roles,
-            issuers,
-            config.clock.clone(),
-        )
-        .map_err(StartError::World)?;
+        let setup = Setup {
+            seed: config.seed,
+            profile: config.profile,
+            limits: config.limits,
+            roles: config.roles,
+            issuers: Arc::new(HttpsIssuers::new(&trust)),
+            clock: config.clock,
+            proxied: config.proxied,
+            trust,
+        };
+        let world = match files {
+            Some(files) => World::resume(setup, files).map_err(StartError::World)?,
+            None => World::fresh(setup),
+        };
         let at = [config.listen, config.proxy_listen, config.admin_listen];
-        AzureSim::open(Arc::new(world), authority, at, config.ca_file).await
+        let sim = AzureSim::open(Arc::new(world), authority, at, config.ca_file).await?;
+        provider::resume(&sim.world);
+        Ok(sim)
     }
 
     async fn open(
@@ -153,22 +207,32 @@ impl AzureSim {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let stop = CancellationToken::new();
+        let forks = Arc::new(Forks::new(world.clone(), authority.clone(), ca_file.clone()));
         let mut bound = Vec::new();
         for (address, door) in at.into_iter().zip([Door::Tls, Door::Proxy, Door::Admin]) {
             let failed = |source| StartError::Bind { address, source };
             let listener = TcpListener::bind(address).await.map_err(failed)?;
             bound.push(listener.local_addr().map_err(failed)?);
-            tokio::spawn(accept(listener, door, world.clone(), acceptor.clone(), stop.clone()));
+            let house = House { world: world.clone(), tls: acceptor.clone(), forks: forks.clone() };
+            tokio::spawn(accept(listener, door, house, stop.clone()));
         }
         let (arm, proxy, admin) = (bound[0], bound[1], bound[2]);
-        Ok(AzureSim { world, authority, arm, proxy, admin, ca_file, stop })
+        Ok(AzureSim { world, authority, arm, proxy, admin, ca_file, stop, forks })
     }
 
-    /// Another simulator that starts as this one is now, on ports of its own; same authority, same credentials.
+    /// Another simulator that starts as this one is now, on ports of its own; same authority, same credentials. It
+    /// forgets when it stops.
     pub async fn fork(&self) -> Result<AzureSim, StartError> {
+        AzureSim::forked(&self.world, &self.authority, self.ca_file.clone()).await
+    }
+
+    pub(crate) async fn forked(
+        world: &World,
+        authority: &Arc<Authority>,
+        ca_file: Option<PathBuf>,
+    ) -> Result<AzureSim, StartError> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        AzureSim::open(Arc::new(self.world.fork()), self.authority.clone(), [any; 3], self.ca_file.clone())
-            .await
+        AzureSim::open(Arc::new(world.fork()), authority.clone(), [any; 3], ca_file).await
     }
 
     pub fn world(&self) -> &Arc<World> {
@@ -203,7 +267,29 @@ impl AzureSim {
 
     /// `export` lines: all that a client needs. Through the proxy, clients for public Azure work unchanged.
     pub fn env(&self) -> String {
+        self.env_with(self.ca_file.as_deref(), None)
+    }
+
+    /// The same, with the bundle of authorities that clients are to trust, and a directory where `az` keeps its
+    /// logins: those of the simulator must not mix with a person's own.
+    pub fn env_with(&self, ca_bundle: Option<&Path>, az_config: Option<&Path>) -> String {
+        let quoted = |v: &str| v.replace('\'', "'\\''");
+        let variables = self.variables_with(ca_bundle, az_config);
+        variables.iter().map(|(k, v)| format!("export {k}='{}'\n", quoted(v))).collect()
+    }
+
+    /// The environment as names and values.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        self.variables_with(self.ca_file.as_deref(), None)
+    }
+
+    fn variables_with(
+        &self,
+        ca_bundle: Option<&Path>,
+        az_config: Option<&Path>,
+    ) -> Vec<(&'static str, String)> {
         let c = self.creds();
+        let text = |s: &str| s.to_owned();
         let mut lines = vec![
             ("AZURE_TENANT_ID", c.tenant_id.clone()),
             ("AZURE_SUBSCRIPTION_ID", c.subscription_id.clone()),
@@ -214,34 +300,37 @@ impl AzureSim {
             ("ZAFFRE_AZURE_ADMIN_URL", self.admin_url()),
             ("HTTPS_PROXY", self.proxy_url()),
             ("https_proxy", self.proxy_url()),
-            ("NO_PROXY", "localhost,127.0.0.1".to_owned()),
+            ("NO_PROXY", text("localhost,127.0.0.1")),
+            ("no_proxy", text("localhost,127.0.0.1")),
         ];
-        if let Some(path) = &self.ca_file {
-            for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
-                lines.push((name, path.display().to_string()));
-            }
+        for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
+            lines.extend(ca_bundle.map(|path| (name, path.display().to_string())));
         }
-        lines.iter().map(|(k, v)| format!("export {k}='{}'\n", v.replace('\'', "'\\''"))).collect()
+        if let Some(dir) = az_config {
+            lines.push(("AZURE_CONFIG_DIR", dir.display().to_string()));
+            // As a custom cloud, az would ask the public cloud whether our login host exists; and it has nobody to
+            // report its usage to.
+            lines.push(("AZURE_CORE_INSTANCE_DISCOVERY", text("false")));
+            lines.push(("AZURE_CORE_COLLECT_TELEMETRY", text("false")));
+        }
+        lines
     }
 
+    /// Stops listening, stops its forks, and lets go of the data directory.
     pub fn stop(&self) {
         self.stop.cancel();
+        self.forks.clear();
+        self.world.close();
     }
 }
 
 impl Drop for AzureSim {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.stop();
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    door: Door,
-    world: Arc<World>,
-    tls: TlsAcceptor,
-    stop: CancellationToken,
-) {
+async fn accept(listener: TcpListener, door: Door, house: House, stop: CancellationToken) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
@@ -254,28 +343,29 @@ async fn accept(
             tokio::task::yield_now().await;
             continue;
         };
-        let (world, tls, stop) = (world.clone(), tls.clone(), stop.clone());
+        let (house, stop) = (house.clone(), stop.clone());
         tokio::spawn(async move {
             let _slot = slot;
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = connection(tcp, door, world, &tls) => {}
+                () = connection(tcp, door, house) => {}
             }
         });
     }
 }
 
-async fn connection(mut tcp: TcpStream, door: Door, world: Arc<World>, tls: &TlsAcceptor) {
+async fn connection(mut tcp: TcpStream, door: Door, house: House) {
+    let House { world, tls, forks } = house;
     let _ = tcp.set_nodelay(true);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).max_buf_size(64 << 10);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(250).max_header_list_size(64 << 10);
     if door == Door::Admin {
         let service = service_fn(move |req| {
-            let world = world.clone();
+            let (world, forks) = (world.clone(), forks.clone());
             async move {
                 let reply = match http_io::read(req, String::new()).await {
-                    Ok(call) => admin::serve(&world, &call),
+                    Ok(call) => admin::serve(&world, &forks, &call).await,
                     Err(reply) => reply,
                 };
                 Ok::<_, Infallible>(http_io::write(reply))

@@ -3,7 +3,7 @@
 use crate::entra::error::Refusal;
 use crate::entra::fetch::Issuers;
 use crate::entra::keys::{peek, unchecked};
-use crate::state::{App, PrincipalKind, State};
+use crate::state::{App, FederatedCredential, PrincipalKind, Record, State};
 use jiff::Timestamp;
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey};
@@ -72,34 +72,51 @@ fn audiences(claims: &Value) -> Vec<&str> {
     }
 }
 
+/// A federated credential, of a resource or of an application.
+struct Trusted<'a> {
+    issuer: &'a str,
+    subject: &'a str,
+    audiences: Vec<&'a str>,
+}
+
+impl<'a> Trusted<'a> {
+    fn of_record(r: &'a Record) -> Trusted<'a> {
+        let text = |f: &str| r.property(f).and_then(Value::as_str).unwrap_or_default();
+        let audiences = r.property("audiences").and_then(Value::as_array);
+        let audiences = audiences.into_iter().flatten().filter_map(Value::as_str).collect();
+        Trusted { issuer: text("issuer"), subject: text("subject"), audiences }
+    }
+
+    fn of_application(c: &'a FederatedCredential) -> Trusted<'a> {
+        let audiences = c.audiences.iter().map(String::as_str).collect();
+        Trusted { issuer: &c.issuer, subject: &c.subject, audiences }
+    }
+}
+
 /// Finds the federated credential that the assertion fits, or says which field does not.
 pub fn matching(state: &State, app: &App, claims: &Value) -> Result<String, Refusal> {
     let text = |c: &str| claims[c].as_str().unwrap_or_default();
     let (issuer, subject) = (text("iss"), text("sub"));
     let principal = state.directory.by_client(&app.client_id);
-    let key = match principal.map(|p| &p.kind) {
-        Some(PrincipalKind::Identity(key, _)) => key.clone(),
-        _ => return Err(Refusal::issuer(issuer)),
+    let known: Vec<Trusted<'_>> = match principal.map(|p| &p.kind) {
+        Some(PrincipalKind::Identity(key, _)) => state
+            .below(key)
+            .filter(|r| r.kind.path.ends_with("federatedIdentityCredentials"))
+            .map(|r| Trusted::of_record(r))
+            .collect(),
+        _ => app.federated.iter().map(Trusted::of_application).collect(),
     };
-    let records: Vec<_> =
-        state.below(&key).filter(|r| r.kind.path.ends_with("federatedIdentityCredentials")).collect();
-    let is = |r: &crate::state::Record, f: &str, v: &str| r.property(f).and_then(Value::as_str) == Some(v);
-    let of_issuer: Vec<_> = records.into_iter().filter(|r| is(r, "issuer", issuer)).collect();
+    let of_issuer: Vec<_> = known.into_iter().filter(|t| t.issuer == issuer).collect();
     if of_issuer.is_empty() {
         return Err(Refusal::issuer(issuer));
     }
-    let of_subject: Vec<_> = of_issuer.iter().filter(|r| is(r, "subject", subject)).collect();
+    let of_subject: Vec<_> = of_issuer.iter().filter(|t| t.subject == subject).collect();
     if of_subject.is_empty() {
-        let nearly = of_issuer.iter().any(|r| {
-            r.property("subject").and_then(Value::as_str).is_some_and(|s| s.eq_ignore_ascii_case(subject))
-        });
+        let nearly = of_issuer.iter().any(|t| t.subject.eq_ignore_ascii_case(subject));
         return Err(if nearly { Refusal::subject_case(subject) } else { Refusal::subject(subject) });
     }
     let given = audiences(claims);
-    let fits = of_subject.iter().any(|r| {
-        let own = r.property("audiences").and_then(Value::as_array);
-        own.into_iter().flatten().filter_map(Value::as_str).any(|a| given.contains(&a))
-    });
+    let fits = of_subject.iter().any(|t| t.audiences.iter().any(|a| given.contains(a)));
     if !fits {
         return Err(Refusal::audience(given.first().copied().unwrap_or_default()));
     }

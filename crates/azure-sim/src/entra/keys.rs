@@ -6,12 +6,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use jiff::Timestamp;
 use jsonwebtoken::jwk::Jwk;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
-use parking_lot::Mutex;
-use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Validation};
+use parking_lot::{Mutex, MutexGuard};
+use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize, SigningKey};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct Caller {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("cannot generate a signing key")]
+    #[error("cannot make or use a signing key")]
     Generate(#[source] rcgen::Error),
     #[error("cannot use a signing key")]
     Use(#[source] jsonwebtoken::errors::Error),
@@ -31,16 +33,21 @@ pub enum KeyError {
 
 struct Key {
     kid: String,
-    encoding: EncodingKey,
+    pem: String,
+    pair: KeyPair,
     decoding: DecodingKey,
     jwk: Value,
 }
 
 /// Signs with the newest key, verifies with all.
+///
+/// Making an RSA key takes longer than everything else at the start, so the first is made by a thread; whoever needs
+/// it first waits.
 pub struct Keys {
     keys: Mutex<Vec<Key>>,
+    first: Mutex<Option<JoinHandle<Result<Key, KeyError>>>>,
     /// Tokens that verified: signature checks cost more than anything else a request does.
-    verified: Mutex<HashMap<String, Value>>,
+    verified: Mutex<HashMap<String, Arc<Value>>>,
 }
 
 const MAX_VERIFIED: usize = 1024;
@@ -62,7 +69,12 @@ impl fmt::Debug for Keys {
 
 fn generate() -> Result<Key, KeyError> {
     let pair = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).map_err(KeyError::Generate)?;
-    let encoding = EncodingKey::from_rsa_pem(pair.serialize_pem().as_bytes()).map_err(KeyError::Use)?;
+    read(pair.serialize_pem())
+}
+
+fn read(pem: String) -> Result<Key, KeyError> {
+    let pair = KeyPair::from_pem(&pem).map_err(KeyError::Generate)?;
+    let encoding = EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(KeyError::Use)?;
     let mut jwk = Jwk::from_encoding_key(&encoding, Algorithm::RS256).map_err(KeyError::Use)?;
     let kid = jwk.thumbprint(jsonwebtoken::jwk::ThumbprintHash::SHA256).map_err(KeyError::Use)?;
     jwk.common.key_id = Some(kid.clone());
@@ -73,36 +85,67 @@ fn generate() -> Result<Key, KeyError> {
     if let Some(o) = jwk.as_object_mut() {
         o.remove("alg");
     }
-    Ok(Key { kid, encoding, decoding, jwk })
+    Ok(Key { kid, pem, pair, decoding, jwk })
 }
 
 impl Keys {
-    pub fn generate() -> Result<Keys, KeyError> {
-        Ok(Keys { keys: Mutex::new(vec![generate()?]), verified: Mutex::new(HashMap::new()) })
+    /// Begins to make a key.
+    pub fn generate() -> Keys {
+        Keys {
+            keys: Mutex::new(Vec::new()),
+            first: Mutex::new(Some(std::thread::spawn(generate))),
+            verified: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Keys of a former life, the newest first.
+    pub fn remembered(pems: Vec<String>) -> Result<Keys, KeyError> {
+        let keys: Vec<Key> = pems.into_iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Keys { keys: Mutex::new(keys), first: Mutex::new(None), verified: Mutex::new(HashMap::new()) })
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Vec<Key>> {
+        let mut first = self.first.lock();
+        let mut keys = self.keys.lock();
+        if let Some(thread) = first.take() {
+            match thread.join() {
+                Ok(Ok(key)) => keys.push(key),
+                Ok(Err(error)) => tracing::error!(%error, "cannot make a signing key"),
+                Err(_) => tracing::error!("the thread that makes the signing key died"),
+            }
+        }
+        keys
+    }
+
+    /// For remembering them.
+    pub fn pems(&self) -> Vec<String> {
+        self.keys().iter().map(|k| k.pem.clone()).collect()
     }
 
     /// A new key signs from now on; old ones still verify.
     pub fn rotate(&self) -> Result<(), KeyError> {
         let new = generate()?;
-        self.keys.lock().insert(0, new);
+        self.keys().insert(0, new);
         Ok(())
     }
 
     pub fn jwks(&self) -> Value {
-        json!({"keys": self.keys.lock().iter().map(|k| k.jwk.clone()).collect::<Vec<_>>()})
+        json!({"keys": self.keys().iter().map(|k| k.jwk.clone()).collect::<Vec<_>>()})
     }
 
     pub fn sign(&self, claims: &Value) -> Result<String, KeyError> {
-        let keys = self.keys.lock();
+        let keys = self.keys();
         let Some(key) = keys.first() else { return Ok(String::new()) };
-        let mut header = Header::new(Algorithm::RS256);
-        header.kid = Some(key.kid.clone());
-        header.x5t = Some(key.kid.clone());
-        jsonwebtoken::encode(&header, claims, &key.encoding).map_err(KeyError::Use)
+        let header = json!({"typ": "JWT", "alg": "RS256", "x5t": key.kid, "kid": key.kid});
+        let [header, claims] = [&header, claims].map(|v| URL_SAFE_NO_PAD.encode(v.to_string()));
+        let signed = format!("{header}.{claims}");
+        // By the key that is at hand: jsonwebtoken reads and checks it anew for every signature.
+        let signature = key.pair.sign(signed.as_bytes()).map_err(KeyError::Generate)?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
     /// The claims of a token whose signature is ours.
-    fn claims(&self, token: &str) -> Option<Value> {
+    fn claims(&self, token: &str) -> Option<Arc<Value>> {
         if let Some(c) = self.verified.lock().get(token) {
             return Some(c.clone());
         }
@@ -111,10 +154,11 @@ impl Keys {
             return None;
         }
         let kid = header.kid?;
-        let keys = self.keys.lock();
+        let keys = self.keys();
         let key = keys.iter().find(|k| k.kid == kid)?;
         let claims: Value =
             jsonwebtoken::decode(token, &key.decoding, &unchecked(Algorithm::RS256)).ok()?.claims;
+        let claims = Arc::new(claims);
         let mut kept = self.verified.lock();
         if kept.len() >= MAX_VERIFIED {
             kept.clear();
@@ -124,12 +168,20 @@ impl Keys {
     }
 
     /// The bearer of a token for some other service.
-    pub fn authenticate_for(&self, header: Option<&str>, audience: &str, now: Timestamp) -> Option<Caller> {
+    pub fn authenticate_for(
+        &self,
+        header: Option<&str>,
+        tenant: &str,
+        audiences: &[&str],
+        now: Timestamp,
+    ) -> Option<Caller> {
         let token = header?.strip_prefix("Bearer ").filter(|t| t.len() <= MAX_TOKEN)?;
         let claims = self.claims(token)?;
         let text = |c: &str| claims[c].as_str().unwrap_or_default().to_owned();
-        let fits =
-            text("aud").trim_end_matches('/') == audience && now.as_second() < claims["exp"].as_i64()?;
+        let audience = text("aud");
+        let in_time = now.as_second() < claims["exp"].as_i64()?
+            && now.as_second() + 300 >= claims["nbf"].as_i64().unwrap_or(0);
+        let fits = audiences.contains(&audience.trim_end_matches('/')) && in_time && text("tid") == tenant;
         fits.then(|| Caller { object_id: text("oid"), client_id: text("appid"), tenant: text("tid") })
     }
 
@@ -231,7 +283,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
-    static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys::generate().unwrap());
+    static KEYS: LazyLock<Keys> = LazyLock::new(Keys::generate);
     const NOW: i64 = 1_700_000_000;
 
     fn ask(claims: &Value) -> Result<Caller, String> {
@@ -259,7 +311,7 @@ mod tests {
         assert_eq!(with("exp", json!(NOW)), "ExpiredAuthenticationToken");
         assert_eq!(with("nbf", json!(NOW + 1000)), "InvalidAuthenticationToken");
         assert_eq!(with("tid", json!("u")), "InvalidAuthenticationTokenTenant");
-        let other = Keys::generate().unwrap().sign(&good()).unwrap();
+        let other = Keys::generate().sign(&good()).unwrap();
         assert_eq!(check(&format!("Bearer {other}")).unwrap_err(), "InvalidAuthenticationToken");
         let own = KEYS.sign(&good()).unwrap();
         let none = format!(
@@ -275,12 +327,38 @@ mod tests {
 
     #[test]
     fn old_keys_still_verify() {
-        let keys = Keys::generate().unwrap();
+        let keys = Keys::generate();
         let token = keys.sign(&good()).unwrap();
         keys.rotate().unwrap();
         let now = Timestamp::from_second(NOW).unwrap();
         assert!(keys.authenticate(Some(&format!("Bearer {token}")), "t", "x", now).is_ok());
         assert_eq!(keys.jwks()["keys"].as_array().unwrap().len(), 2);
+    }
+
+    static GOOD: LazyLock<String> = LazyLock::new(|| KEYS.sign(&good()).unwrap());
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        /// Whatever is changed in a good token, it is no longer one.
+        #[test]
+        fn a_changed_token_is_refused(at in any::<prop::sample::Index>(), with in "[A-Za-z0-9_.-]", cut in any::<prop::sample::Index>()) {
+            let token = GOOD.as_str();
+            let i = at.index(token.len());
+            let mut changed = token.to_owned();
+            changed.replace_range(i..=i, &with);
+            // The last letter of a part holds bits that are not used: those may differ.
+            let bits = |t: &str| t.split('.').map(|p| URL_SAFE_NO_PAD.decode(p).ok()).collect::<Vec<_>>();
+            let same = bits(&changed) == bits(token);
+            let lax = |t: &str| t.split('.').any(|p| URL_SAFE_NO_PAD.decode(p).is_err());
+            if changed != token && !same && !lax(&changed) {
+                let header = format!("Bearer {changed}");
+                prop_assert!(check(&header).is_err());
+            }
+            let _ = check(&format!("Bearer {changed}"));
+            let shorter = &token[..cut.index(token.len())];
+            let header = format!("Bearer {shorter}");
+            prop_assert!(check(&header).is_err());
+        }
     }
 
     proptest! {

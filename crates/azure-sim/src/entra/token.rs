@@ -47,8 +47,7 @@ pub async fn exchange(
     now: Timestamp,
 ) -> Result<Value, Refusal> {
     let form = Form(form);
-    let known = [state.tenant.as_str(), "zaffre.test", "organizations", "common"];
-    if !known.iter().any(|t| t.eq_ignore_ascii_case(tenant)) {
+    if !super::is_tenant(&state.tenant, tenant) {
         return Err(Refusal::tenant(tenant));
     }
     let grant = form.need("grant_type")?;
@@ -84,9 +83,9 @@ pub async fn exchange(
 }
 
 fn by_secret(app: &App, secret: &str, now: Timestamp) -> Result<(), Refusal> {
-    match app.secrets.iter().find(|(s, _)| s.matches(secret)) {
+    match app.passwords.iter().find(|p| p.secret.matches(secret)) {
         None => Err(Refusal::bad_secret(&app.client_id)),
-        Some((_, Some(until))) if *until <= now => Err(Refusal::expired_secret(&app.client_id)),
+        Some(p) if p.until.is_some_and(|until| until <= now) => Err(Refusal::expired_secret(&app.client_id)),
         Some(_) => Ok(()),
     }
 }

@@ -23,6 +23,10 @@ fn type_of(id: &ResourceId) -> String {
     }
 }
 
+fn tenant_role(id: &ResourceId) -> bool {
+    id.resource_type().is("Microsoft.Authorization/roleDefinitions") && id.extended().is_none()
+}
+
 /// The action and the scope (as the client spelled it). `None`: everybody may, or the answer is filtered.
 pub fn needed(method: &Method, target: &Target) -> Option<(String, String)> {
     if operations::token(target).is_some() {
@@ -40,6 +44,8 @@ pub fn needed(method: &Method, target: &Target) -> Option<(String, String)> {
         (None, ["providers", ..]) => None,
         // Everybody who may do anything in a subscription may see it.
         (Some(id), []) if id.namespace().is_none() && id.group().is_none() => None,
+        // What the tenant's roles are is no secret within it.
+        (Some(id), []) if verb == "read" && tenant_role(id) => None,
         (Some(id), []) => {
             // An extension is judged where it attaches; anything else where it is.
             let at = if id.namespace().is_some_and(|n| n.eq_ignore_ascii_case("Microsoft.Authorization")) {
@@ -49,6 +55,8 @@ pub fn needed(method: &Method, target: &Target) -> Option<(String, String)> {
             };
             Some((format!("{}/{verb}", type_of(id)), at))
         }
+        // Everybody may ask what it may do itself.
+        (_, ["providers", "microsoft.authorization", "permissions"]) if verb == "read" => None,
         (Some(_), ["providers"]) => {
             Some((format!("Microsoft.Resources/subscriptions/providers/{verb}"), scope))
         }

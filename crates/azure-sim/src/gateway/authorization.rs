@@ -337,7 +337,7 @@ pub fn collection(cx: &Cx<'_>, scope: Option<&ResourceId>, kind: &str) -> Result
 }
 
 fn assigned_to(filter: &str) -> Option<String> {
-    let from = filter.to_lowercase().find("assignedto('")? + "assignedto('".len();
+    let from = filter.to_ascii_lowercase().find("assignedto('")? + "assignedto('".len();
     let rest = filter.get(from..)?;
     Some(rest[..rest.find('\'')?].to_owned())
 }

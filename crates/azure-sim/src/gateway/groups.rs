@@ -1,7 +1,8 @@
 //! Resource groups and tags.
 
 use crate::gateway::{Cx, lists, operations, tree};
-use crate::kinds::{Flow, How, group_kind, show};
+use crate::kinds::{self, Flow, How, group_kind, show};
+use crate::provider::Drain;
 use crate::state::{Effect, Phase, Record};
 use crate::wire::{Fault, Reply};
 use arm::{ResourceId, code};
@@ -9,19 +10,57 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 /// Regions that exist.
-pub const LOCATIONS: [(&str, &str); 12] = [
+pub const LOCATIONS: [(&str, &str); 50] = [
     ("eastus", "East US"),
     ("eastus2", "East US 2"),
-    ("westus", "West US"),
+    ("southcentralus", "South Central US"),
     ("westus2", "West US 2"),
     ("westus3", "West US 3"),
-    ("centralus", "Central US"),
-    ("northeurope", "North Europe"),
-    ("westeurope", "West Europe"),
-    ("uksouth", "UK South"),
-    ("swedencentral", "Sweden Central"),
     ("australiaeast", "Australia East"),
+    ("southeastasia", "Southeast Asia"),
+    ("northeurope", "North Europe"),
+    ("swedencentral", "Sweden Central"),
+    ("uksouth", "UK South"),
+    ("westeurope", "West Europe"),
+    ("centralus", "Central US"),
+    ("southafricanorth", "South Africa North"),
+    ("centralindia", "Central India"),
+    ("eastasia", "East Asia"),
     ("japaneast", "Japan East"),
+    ("koreacentral", "Korea Central"),
+    ("newzealandnorth", "New Zealand North"),
+    ("canadacentral", "Canada Central"),
+    ("francecentral", "France Central"),
+    ("germanywestcentral", "Germany West Central"),
+    ("italynorth", "Italy North"),
+    ("norwayeast", "Norway East"),
+    ("polandcentral", "Poland Central"),
+    ("spaincentral", "Spain Central"),
+    ("switzerlandnorth", "Switzerland North"),
+    ("mexicocentral", "Mexico Central"),
+    ("uaenorth", "UAE North"),
+    ("brazilsouth", "Brazil South"),
+    ("israelcentral", "Israel Central"),
+    ("qatarcentral", "Qatar Central"),
+    ("northcentralus", "North Central US"),
+    ("westus", "West US"),
+    ("japanwest", "Japan West"),
+    ("westcentralus", "West Central US"),
+    ("australiacentral", "Australia Central"),
+    ("australiasoutheast", "Australia Southeast"),
+    ("koreasouth", "Korea South"),
+    ("southindia", "South India"),
+    ("westindia", "West India"),
+    ("canadaeast", "Canada East"),
+    ("francesouth", "France South"),
+    ("germanynorth", "Germany North"),
+    ("norwaywest", "Norway West"),
+    ("switzerlandwest", "Switzerland West"),
+    ("ukwest", "UK West"),
+    ("uaecentral", "UAE Central"),
+    ("brazilsoutheast", "Brazil Southeast"),
+    ("eastus2euap", "East US 2 EUAP"),
+    ("centraluseuap", "Central US EUAP"),
 ];
 
 fn missing(id: &ResourceId) -> Fault {
@@ -141,7 +180,12 @@ fn delete(cx: &mut Cx<'_>, record: &Record) -> Reply {
     let place = record.location().unwrap_or_default().to_owned();
     let effect = Effect::RemoveGroup(record.id.key().clone());
     let (token, _, _) =
-        operations::begin(cx, record.kind, &record.id, &place, flow, effect, "DeleteResourceGroup".into());
+        operations::begin(cx, record.kind, &record.id, &place, flow, effect, "DeleteResourceGroup");
+    // What providers elsewhere hold goes first, however long that takes.
+    if cx.state.below(record.id.key()).any(|r| kinds::is_proxied(r.kind)) {
+        cx.state.wait(&token);
+        *cx.drain = Some(Drain { group: record.id.key().clone(), operation: token.clone() });
+    }
     let mut busy = record.clone();
     busy.phase = Phase::Deleting;
     cx.state.replace(busy);

@@ -7,7 +7,7 @@ use crate::state::{Record, Subscription};
 use crate::wire::{Fault, Reply};
 use arm::{ResourceId, SkipToken, code};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// What a collection shows at once when the client does not say.
@@ -85,7 +85,10 @@ pub fn has_tag(r: &Record, (name, value): &(String, Option<String>)) -> bool {
 pub fn comparison(filter: &str, field: &str) -> Option<String> {
     let lower = filter.to_ascii_lowercase();
     let needle = format!("{} eq '", field.to_ascii_lowercase());
-    let from = lower.find(&needle)? + needle.len();
+    // `name` is not the end of `tagName`.
+    let starts = |at: &usize| !lower[..*at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
+    let at = lower.match_indices(&needle).map(|(at, _)| at).find(starts)?;
+    let from = at + needle.len();
     let rest = filter.get(from..)?;
     Some(rest[..rest.find('\'')?].to_owned())
 }
@@ -103,7 +106,7 @@ fn page(cx: &Cx<'_>, records: impl Iterator<Item = Arc<Record>>, each: impl Fn(&
         value.push(each(&r));
         last = Some(r.id.key().to_string());
     }
-    let mut body = json!({"value": value});
+    let mut body = Value::Object(Map::from_iter([("value".to_owned(), Value::Array(value))]));
     if let Some(key) = last.filter(|_| more) {
         let mut query: Vec<String> = Vec::new();
         for (k, v) in cx.call.query.iter().filter(|(k, _)| !k.eq_ignore_ascii_case("$skiptoken")) {
@@ -144,7 +147,7 @@ pub fn resources(cx: &Cx<'_>, scope: &ResourceId) -> Result<Reply, Fault> {
             && grouped.as_ref().is_none_or(|g| r.id.group().is_some_and(|x| x.eq_ignore_ascii_case(g)))
             && tagged.as_ref().is_none_or(|t| has_tag(r, t))
             && {
-                let action = format!("{}/read", r.kind.full());
+                let action = format!("{}/read", r.id.resource_type());
                 cx.state.assignments.allowed(&cx.caller.object_id, &action, r.id.key(), false).is_some()
             }
     });
@@ -194,6 +197,9 @@ pub fn children(cx: &Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault
             ),
         ));
     };
+    if super::views::is_view(parent.kind.path, word) {
+        return super::views::serve(cx, parent, word);
+    }
     if let Some(part) = parent.kind.part(word) {
         let whole = show(cx.state, parent, &cx.version);
         let list = whole["properties"].get(part.list).cloned().unwrap_or_else(|| json!([]));

@@ -6,20 +6,25 @@
 
 mod action;
 mod authorization;
+mod deployments;
 mod groups;
 mod lists;
 mod operations;
 mod providers;
 mod stages;
+mod template;
 mod throttle;
 mod tree;
+mod views;
 
+pub use groups::LOCATIONS;
 pub use providers::NAMESPACES;
 pub use throttle::{Buckets, Limits};
 
 use crate::entra::Caller;
 use crate::kinds;
 use crate::profile::Profile;
+use crate::provider::{Drain, Forward, Providers};
 use crate::state::State;
 use crate::target::Target;
 use crate::wire::{Call, Fault, Reply};
@@ -35,6 +40,25 @@ pub struct Cx<'a> {
     pub version: ApiVersion,
     pub now: Timestamp,
     pub profile: Profile,
+    pub proxied: &'a Providers,
+    /// A group whose deletion waits for providers elsewhere.
+    pub drain: &'a mut Option<Drain>,
+}
+
+/// What does not change from request to request.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    pub profile: Profile,
+    pub proxied: &'a Providers,
+}
+
+/// What comes out of the gate.
+pub enum Answer {
+    Reply(Reply),
+    /// A provider elsewhere answers.
+    Forward(Box<Forward>),
+    /// Answered, and there is something to delete elsewhere.
+    Drain(Reply, Drain),
 }
 
 /// What the journal keeps of a request.
@@ -54,24 +78,31 @@ pub fn handle(
     call: &Call,
     caller: Result<Caller, Fault>,
     now: Timestamp,
-    profile: Profile,
-) -> (Reply, Seen) {
+    rules: &Rules<'_>,
+) -> (Answer, Seen) {
     state.settle(now);
     let mut seen = Seen::default();
     let mut next = state.clone();
     let mut remaining = None;
     let result = caller.and_then(|caller| {
         seen.principal = Some(caller.object_id.clone());
-        run(&mut next, buckets, call, &caller, now, profile, &mut seen, &mut remaining)
+        run(&mut next, buckets, call, &caller, now, rules, &mut seen, &mut remaining)
     });
-    let reply = match result {
-        Ok(reply) => {
+    let answer = match result {
+        Ok(Answer::Forward(f)) => return (Answer::Forward(f), seen),
+        Ok(answer) => {
             *state = next;
-            reply
+            answer
         }
-        Err(fault) => fault.reply(),
+        Err(fault) => Answer::Reply(fault.reply()),
     };
-    (throttle::headers(reply, &call.method, remaining), seen)
+    let headers = |reply| throttle::headers(reply, &call.method, remaining);
+    let answer = match answer {
+        Answer::Reply(reply) => Answer::Reply(headers(reply)),
+        Answer::Drain(reply, drain) => Answer::Drain(headers(reply), drain),
+        forward => forward,
+    };
+    (answer, seen)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the pipeline's one entry, called once")]
@@ -81,10 +112,10 @@ fn run(
     call: &Call,
     caller: &Caller,
     now: Timestamp,
-    profile: Profile,
+    rules: &Rules<'_>,
     seen: &mut Seen,
     remaining: &mut Option<u64>,
-) -> Result<Reply, Fault> {
+) -> Result<Answer, Fault> {
     let target = Target::parse(&call.path).ok_or_else(|| {
         Fault::gateway(
             StatusCode::BAD_REQUEST,
@@ -93,7 +124,7 @@ fn run(
         )
     })?;
     stages::subscription(state, &target)?;
-    let version = stages::version(call, &target)?;
+    let version = stages::version(call, &target, rules.proxied)?;
     *remaining = Some(buckets.take(caller, &call.method, now)?);
     let needed = action::needed(&call.method, &target);
     if let Some((action, scope)) = &needed {
@@ -102,9 +133,40 @@ fn run(
         seen.granted_by = Some(stages::authorize(state, caller, action, scope)?);
     }
     stages::registration(state, &call.method, &target)?;
-    stages::existence(state, &call.method, &target)?;
+    let elsewhere = stages::namespace(&target).filter(|ns| rules.proxied.find(ns).is_some());
+    stages::existence(state, &call.method, &target, elsewhere.is_some())?;
     stages::locks(state, &call.method, &target)?;
-    dispatch(Cx { state, call, caller, version, now, profile }, &target)
+    if let Some(ns) = elsewhere {
+        stages::assigned_identities(state, call, caller)?;
+        let id = target.of.as_ref();
+        let whole = id.filter(|_| target.rest.is_empty() && operations::token(&target).is_none());
+        let subscription = id.and_then(ResourceId::subscription);
+        return Ok(Answer::Forward(Box::new(Forward::new(
+            state,
+            call,
+            caller,
+            ns,
+            whole,
+            subscription,
+            now,
+        ))));
+    }
+    let mut drain = None;
+    let cx = Cx {
+        state,
+        call,
+        caller,
+        version,
+        now,
+        profile: rules.profile,
+        proxied: rules.proxied,
+        drain: &mut drain,
+    };
+    let reply = dispatch(cx, &target)?;
+    Ok(match drain {
+        Some(drain) => Answer::Drain(reply, drain),
+        None => Answer::Reply(reply),
+    })
 }
 
 fn not_allowed(cx: &Cx<'_>) -> Fault {
@@ -157,6 +219,7 @@ fn resource(mut cx: Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
             return lists::subscription(&cx, id);
         }
         "microsoft.resources/resourcegroups" => return groups::serve(&mut cx, id),
+        "microsoft.resources/deployments" => return deployments::serve(&mut cx, id),
         "microsoft.resources/tags" => return groups::tags(&mut cx, id),
         "microsoft.authorization/roleassignments" => return authorization::assignment(&mut cx, id),
         "microsoft.authorization/roledefinitions" => return authorization::definition(&mut cx, id),
@@ -179,6 +242,9 @@ fn resource(mut cx: Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
 
 /// A word after a resource: a collection of children, or an action.
 fn child(cx: Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault> {
+    if id.resource_type().is(kinds::DEPLOYMENTS) && word == "validate" && cx.call.method == Method::POST {
+        return deployments::validate(&cx, id);
+    }
     if cx.call.method != Method::GET {
         return Err(not_allowed(&cx));
     }

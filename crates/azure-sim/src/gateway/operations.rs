@@ -44,7 +44,7 @@ pub fn begin(
     location: &str,
     flow: Flow,
     effect: Effect,
-    name: String,
+    name: &str,
 ) -> (Arc<str>, String, String) {
     let key = id.key().clone();
     cx.state.bump(&key);
@@ -52,13 +52,9 @@ pub fn begin(
     let token: Arc<str> = guid.as_str().into();
     let due = cx.profile.lasts(flow.lasts).and_then(|d| cx.now.checked_add(d).ok());
     cx.state.begin(Operation {
-        id: token.clone(),
-        due,
-        effect,
-        outcome: None,
         retry: flow.retry,
         accepted: !matches!(kind.operations, Operations::ByLocation),
-        name,
+        ..Operation::new(token.clone(), due, effect, cx.state.word(name))
     });
     let (status, result) = urls(cx, kind, id, location, &guid);
     (token, status, result)

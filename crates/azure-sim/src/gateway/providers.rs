@@ -42,8 +42,9 @@ fn shown(cx: &Cx<'_>, scope: Option<&ResourceId>, ns: &str) -> Value {
     v
 }
 
-fn known(ns: &str) -> Result<&'static str, Fault> {
-    NAMESPACES.iter().find(|(n, _)| n.eq_ignore_ascii_case(ns)).map(|(n, _)| *n).ok_or_else(|| {
+fn known<'a>(cx: &Cx<'a>, ns: &str) -> Result<&'a str, Fault> {
+    let built_in = NAMESPACES.iter().find(|(n, _)| n.eq_ignore_ascii_case(ns)).map(|(n, _)| *n);
+    built_in.or_else(|| cx.proxied.find(ns).map(|p| p.namespace.as_str())).ok_or_else(|| {
         Fault::gateway(
             StatusCode::NOT_FOUND,
             code::INVALID_RESOURCE_NAMESPACE,
@@ -53,16 +54,18 @@ fn known(ns: &str) -> Result<&'static str, Fault> {
 }
 
 pub fn list(cx: &Cx<'_>, scope: Option<&ResourceId>) -> Reply {
-    let value: Vec<Value> = NAMESPACES.iter().map(|(n, _)| shown(cx, scope, n)).collect();
+    let built_in = NAMESPACES.iter().map(|(n, _)| *n);
+    let others = cx.proxied.names().filter(|p| !NAMESPACES.iter().any(|(n, _)| n.eq_ignore_ascii_case(p)));
+    let value: Vec<Value> = built_in.chain(others).map(|n| shown(cx, scope, n)).collect();
     Reply::ok(json!({"value": value}))
 }
 
 pub fn get(cx: &Cx<'_>, scope: Option<&ResourceId>, ns: &str) -> Result<Reply, Fault> {
-    Ok(Reply::ok(shown(cx, scope, known(ns)?)))
+    Ok(Reply::ok(shown(cx, scope, known(cx, ns)?)))
 }
 
 pub fn register(cx: &mut Cx<'_>, scope: &ResourceId, ns: &str) -> Result<Reply, Fault> {
-    let ns = known(ns)?;
+    let ns = known(cx, ns)?;
     let key = (scope.subscription().unwrap_or_default().to_lowercase(), ns.to_lowercase());
     if cx.state.registrations.get(&key).copied() != Some("Registered") {
         cx.state.registrations.insert(key.clone(), "Registering");
@@ -71,16 +74,15 @@ pub fn register(cx: &mut Cx<'_>, scope: &ResourceId, ns: &str) -> Result<Reply, 
         let due = cx.profile.lasts(30.0).and_then(|d| cx.now.checked_add(d).ok());
         let id = cx.state.guid(&about, "operation").as_str().into();
         let effect = Effect::Register(key.0, key.1);
-        let name = "Register".to_owned();
-        cx.state.begin(Operation { id, due, effect, outcome: None, retry: 15, accepted: false, name });
+        cx.state.begin(Operation { retry: 15, ..Operation::new(id, due, effect, "Register".into()) });
     }
     Ok(Reply::ok(shown(cx, Some(scope), ns)))
 }
 
 pub fn unregister(cx: &mut Cx<'_>, scope: &ResourceId, ns: &str) -> Result<Reply, Fault> {
-    let ns = known(ns)?;
+    let ns = known(cx, ns)?;
     let key = (scope.subscription().unwrap_or_default().to_lowercase(), ns.to_lowercase());
-    let used = cx.state.below(scope.key()).any(|r| r.kind.namespace == ns);
+    let used = cx.state.below(scope.key()).any(|r| r.id.namespace() == Some(ns));
     if used {
         return Err(Fault::gateway(
             StatusCode::CONFLICT,

@@ -1,8 +1,9 @@
 //! The stages before dispatch. Each refuses with its own code, and knows nothing of the others.
 
 use crate::entra::Caller;
-use crate::gateway::{NAMESPACES, operations};
+use crate::gateway::{NAMESPACES, operations, views};
 use crate::kinds;
+use crate::provider::Providers;
 use crate::state::{Phase, State, is_within};
 use crate::target::Target;
 use crate::wire::{Call, Fault};
@@ -49,10 +50,35 @@ fn type_of(target: &Target) -> Option<String> {
 }
 
 /// Words that are not types although they stand where types stand.
-const NOT_TYPES: [&str; 8] =
-    ["register", "unregister", "permissions", "tags", "recordsets", "all", "denyassignments", "locations"];
+const NOT_TYPES: [&str; 9] = [
+    "register",
+    "unregister",
+    "permissions",
+    "tags",
+    "recordsets",
+    "all",
+    "denyassignments",
+    "locations",
+    "validate",
+];
 
-pub fn version(call: &Call, target: &Target) -> Result<ApiVersion, Fault> {
+/// The namespace that answers for a request, if one does. Registering is Resource Manager's own affair.
+pub fn namespace(target: &Target) -> Option<&str> {
+    match (&target.of, target.rest.as_slice()) {
+        (_, [p, ns, word])
+            if p.eq_ignore_ascii_case("providers")
+                && !word.eq_ignore_ascii_case("register")
+                && !word.eq_ignore_ascii_case("unregister") =>
+        {
+            Some(ns)
+        }
+        (_, [p, ..]) if p.eq_ignore_ascii_case("providers") => None,
+        (Some(id), _) => id.namespace(),
+        _ => None,
+    }
+}
+
+pub fn version(call: &Call, target: &Target, proxied: &Providers) -> Result<ApiVersion, Fault> {
     let Some(text) = call.query("api-version").filter(|v| !v.is_empty()) else {
         return Err(Fault::gateway(
             StatusCode::BAD_REQUEST,
@@ -73,6 +99,10 @@ pub fn version(call: &Call, target: &Target) -> Result<ApiVersion, Fault> {
         return Ok(version);
     };
     let (ns, path) = full.split_once('/').unwrap_or((&full, ""));
+    // What versions a provider elsewhere has, it says itself.
+    if proxied.find(ns).is_some() {
+        return Ok(version);
+    }
     if !NAMESPACES.iter().any(|(n, _)| n.eq_ignore_ascii_case(ns)) {
         return Err(Fault::gateway(
             StatusCode::NOT_FOUND,
@@ -82,6 +112,10 @@ pub fn version(call: &Call, target: &Target) -> Result<ApiVersion, Fault> {
     }
     let last = path.rsplit('/').next().unwrap_or_default();
     if NOT_TYPES.iter().any(|w| last.eq_ignore_ascii_case(w)) {
+        return Ok(version);
+    }
+    let parent = path.rsplit_once('/').map_or("", |(p, _)| p);
+    if kinds::kind(&format!("{ns}/{parent}")).is_some_and(|k| views::is_view(k.path, &last.to_lowercase())) {
         return Ok(version);
     }
     match kinds::resolve(&full) {
@@ -138,7 +172,45 @@ pub fn registration(state: &State, method: &Method, target: &Target) -> Result<(
     }
 }
 
-pub fn existence(state: &State, method: &Method, target: &Target) -> Result<(), Fault> {
+/// Whoever gives a resource an identity must be allowed to assign it, and it must exist.
+pub fn assigned_identities(state: &State, call: &Call, caller: &Caller) -> Result<(), Fault> {
+    if !matches!(call.method, Method::PUT | Method::PATCH) {
+        return Ok(());
+    }
+    let Ok(body) = serde_json::from_slice::<Value>(&call.body) else { return Ok(()) };
+    let given = body.get("identity").and_then(|i| i.get("userAssignedIdentities")).and_then(Value::as_object);
+    for (id, value) in given.into_iter().flatten() {
+        // Taking one away needs nothing.
+        if value.is_null() && call.method == Method::PATCH {
+            continue;
+        }
+        let key = id.to_lowercase();
+        if state.get(&key).is_none() {
+            return Err(Fault::gateway(
+                StatusCode::BAD_REQUEST,
+                "FailedIdentityOperation",
+                format!(
+                    "Identity operation for resource '{}' failed with error 'Failed to perform resource identity operation. Status: 'BadRequest'. Response: '{{\"error\":{{\"code\":\"BadRequest\",\"message\":\"Resource '{id}' was not found.\"}}}}''.",
+                    call.path
+                ),
+            ));
+        }
+        let action = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action";
+        if state.assignments.allowed(&caller.object_id, action, &key, false).is_none() {
+            return Err(Fault::gateway(
+                StatusCode::FORBIDDEN,
+                "LinkedAuthorizationFailed",
+                format!(
+                    "The client '{}' with object id '{}' has permission to perform the request over scope '{}'; however, it does not have permission to perform action(s) '{action}' on the linked scope(s) '{id}' (respectively) or the linked scope(s) are invalid.",
+                    caller.client_id, caller.object_id, call.path
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub fn existence(state: &State, method: &Method, target: &Target, elsewhere: bool) -> Result<(), Fault> {
     let Some(id) = &target.of else { return Ok(()) };
     let writes = !matches!(*method, Method::GET | Method::HEAD);
     if let (Some(s), Some(g)) = (id.subscription(), id.group()) {
@@ -164,6 +236,10 @@ pub fn existence(state: &State, method: &Method, target: &Target) -> Result<(), 
             }
             Some(_) => {}
         }
+    }
+    // What exists elsewhere, a provider elsewhere knows.
+    if elsewhere {
+        return Ok(());
     }
     // A delete below a resource that is gone is answered for that resource.
     if *method == Method::DELETE && id.pairs().len() > 1 && !id.is_extension() {

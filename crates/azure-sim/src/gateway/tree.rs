@@ -21,6 +21,18 @@ pub fn body(cx: &Cx<'_>) -> Result<Map<String, Value>, Fault> {
         doc.remove(owned);
     }
     doc.retain(|_, v| !v.is_null());
+    for (field, object) in [("properties", true), ("location", false)] {
+        if let Some(v) = doc.get(field).filter(|v| if object { !v.is_object() } else { !v.is_string() }) {
+            let shown: String = v.to_string().chars().take(80).collect();
+            return Err(Fault::gateway(
+                StatusCode::BAD_REQUEST,
+                code::INVALID_REQUEST_CONTENT,
+                format!(
+                    "The request content was invalid and could not be deserialized: 'Error converting value {shown} to the type of \"{field}\". Path '{field}'.'."
+                ),
+            ));
+        }
+    }
     if let Some(tags) = doc.get("tags") {
         check_tags(tags)?;
     }
@@ -109,7 +121,7 @@ fn preconditions(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
 /// One writer per tree.
 fn idle(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
     let Some((op, _)) = old.and_then(|o| o.busy.as_ref()) else { return Ok(()) };
-    let name = cx.state.operations.get(op).map_or("", |o| o.name.as_str());
+    let name = cx.state.operations.get(op).map_or("", |o| &*o.name);
     let id = old.map_or("", |o| o.id.as_str());
     let detail =
         ErrorDetail::new(code::RETRYABLE_ERROR, "A retryable error occurred.").with_detail(ErrorDetail::new(
@@ -290,8 +302,13 @@ pub fn put_part(
     id: &ResourceId,
 ) -> Result<Reply, Fault> {
     let mut element = body(cx)?;
+    // Only what has an operation of its own can be written by itself.
+    if part.verb.is_empty() {
+        return Err(super::not_allowed(cx));
+    }
     let root = id.root();
     let record = cx.state.get(root.key()).cloned().ok_or_else(|| missing_root(&root))?;
+    kinds::Names::Network(80).check(id.name())?;
     element.insert("name".into(), id.name().into());
     let mut doc = record.doc.clone();
     let list = kinds::properties(&mut doc).entry(part.list).or_insert_with(|| json!([]));
@@ -320,6 +337,10 @@ fn write(
     preconditions(cx, old)?;
     idle(cx, old)?;
     located(kind, &mut doc, old)?;
+    kinds::check_shape(&doc)?;
+    if old.is_none() {
+        kind.names.check(id.name())?;
+    }
     normalise(kind.parts, &mut doc)?;
     if old.is_none() {
         cx.state.bump(id.key());
@@ -337,8 +358,7 @@ fn write(
     let changed = old.is_none_or(|o| o.doc.get("properties") != doc.get("properties"));
     let mut flow = match &touched {
         Some((part, _)) => part.create,
-        None if existed => kind.update,
-        None => kind.create,
+        None => kind.rules.flow(&doc).unwrap_or(if existed { kind.update } else { kind.create }),
     };
     // An update that changes no property is done at once, but still answered as an operation.
     if existed && !changed && flow.how == How::Async {
@@ -368,16 +388,16 @@ fn write(
     let mut headers = None;
     if flow.how != How::Sync {
         let effect = match late {
-            Some(why) => Effect::Fail(record.id.key().clone(), why),
+            Some(why) => Effect::Fail(record.id.key().clone(), Box::new(why)),
             None if running => Effect::Settle(record.id.key().clone()),
             None => Effect::Nothing,
         };
         let verb = touched.as_ref().map_or(kind.verb, |(p, _)| p.verb);
         let place = record.location().unwrap_or("global").to_owned();
         let (token, status, result) =
-            operations::begin(cx, kind, &record.id, &place, flow, effect, format!("Put{verb}Operation"));
+            operations::begin(cx, kind, &record.id, &place, flow, effect, &format!("Put{verb}Operation"));
         if running {
-            record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list, n.clone()))));
+            record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list.to_owned(), n.clone()))));
         }
         headers = Some((status, result));
     }
@@ -449,10 +469,18 @@ fn removed_parts(
     Ok(())
 }
 
-/// `PATCH` changes tags.
+/// `PATCH` changes tags; of a record set, what it mentions.
 pub fn patch(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
     let change = body(cx)?;
     let old = cx.state.get(id.key()).cloned().ok_or_else(|| missing_root(id))?;
+    preconditions(cx, Some(&old))?;
+    if kinds::is_record_set(old.kind) {
+        let mut doc = old.doc.clone();
+        if let Some(Value::Object(p)) = change.get("properties") {
+            kinds::merge_record(kinds::properties(&mut doc), p);
+        }
+        return write(cx, old.kind, &old.id, doc, None);
+    }
     idle(cx, Some(&old))?;
     let mut record = (*old).clone();
     if let Some(tags) = change.get("tags") {
@@ -472,11 +500,11 @@ fn begin_delete(
     flow: Flow,
     effect: Effect,
     verb: &str,
-    part: Option<(&'static str, String)>,
+    part: Option<(String, String)>,
 ) -> Reply {
     let place = record.location().unwrap_or("global").to_owned();
     let name = format!("Delete{verb}Operation");
-    let (token, status, result) = operations::begin(cx, record.kind, &record.id, &place, flow, effect, name);
+    let (token, status, result) = operations::begin(cx, record.kind, &record.id, &place, flow, effect, &name);
     let mut busy = record.clone();
     busy.phase = if part.is_some() { Phase::Updating } else { Phase::Deleting };
     busy.busy = Some((token, part));
@@ -513,6 +541,9 @@ pub fn delete_part(
     part: &'static Part,
     id: &ResourceId,
 ) -> Result<Reply, Fault> {
+    if part.verb.is_empty() {
+        return Err(super::not_allowed(cx));
+    }
     let root = id.root();
     let record = cx.state.get(root.key()).cloned();
     let Some(record) = record.filter(|r| r.element(part.list, id.name()).is_some()) else {
@@ -525,6 +556,6 @@ pub fn delete_part(
         return Err(in_use(StatusCode::BAD_REQUEST, code, id.as_str(), edge));
     }
     let flow = if part.delete.how == How::Sync { kind.delete } else { part.delete };
-    let effect = Effect::RemovePart(root.key().clone(), part.list, id.name().to_owned());
-    Ok(begin_delete(cx, &record, flow, effect, part.verb, Some((part.list, id.name().to_owned()))))
+    let effect = Effect::RemovePart(root.key().clone(), part.list.to_owned(), id.name().to_owned());
+    Ok(begin_delete(cx, &record, flow, effect, part.verb, Some((part.list.to_owned(), id.name().to_owned()))))
 }

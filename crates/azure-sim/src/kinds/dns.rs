@@ -1,7 +1,7 @@
 //! Public and private DNS zones, their links and record sets.
 
 use crate::kinds::{
-    BASE, Etag, How, Kind, Located, Operations, Prep, Ref, Rules, default, flow, kind, properties,
+    BASE, Etag, How, Kind, Located, Names, Operations, Prep, Ref, Rules, default, flow, kind, properties,
 };
 use crate::state::{Phase, Record, State};
 use crate::wire::Fault;
@@ -35,7 +35,13 @@ const PRIVATE_RECORDS: [&str; 8] = [
 const LINKS: &str = "privateDnsZones/virtualNetworkLinks";
 
 pub fn rows() -> Vec<Kind> {
-    let base = || Kind { since: "2015-05-04", located: Located::Global, etag: Etag::Plain, ..BASE };
+    let base = || Kind {
+        since: "2015-05-04",
+        located: Located::Global,
+        etag: Etag::Plain,
+        names: Names::Own,
+        ..BASE
+    };
     let private = || Kind { since: "2018-09-01", operations: Operations::ByGroup("privateDns"), ..base() };
     let slow = flow(How::Accepted, 30, 34.0);
     let mut rows = vec![
@@ -58,6 +64,7 @@ pub fn rows() -> Vec<Kind> {
         },
         Kind {
             path: LINKS,
+            names: Names::Network(80),
             create: slow,
             update: slow,
             delete: slow,
@@ -174,7 +181,7 @@ impl Rules for PublicZone {
             state,
             zone,
             "dnsZones/SOA",
-            json!({"TTL": 3600, "SOARecord": soa("azuredns-hostmaster.microsoft.com", &first)}),
+            json!({"TTL": 3600, "SOARecord": soa("azuredns-hostmaster.microsoft.com", &first, "minimumTTL")}),
             now,
         );
     }
@@ -191,9 +198,10 @@ impl Rules for PublicZone {
     }
 }
 
-fn soa(email: &str, host: &str) -> Value {
+/// The providers disagree on how to spell the last of them.
+fn soa(email: &str, host: &str, minimum: &str) -> Value {
     json!({
-        "email": email, "expireTime": 2_419_200, "host": host, "minimumTTL": 300, "refreshTime": 3600,
+        "email": email, "expireTime": 2_419_200, "host": host, minimum: 300, "refreshTime": 3600,
         "retryTime": 300, "serialNumber": 1,
     })
 }
@@ -236,7 +244,7 @@ impl Rules for PrivateZone {
             state,
             zone,
             "privateDnsZones/SOA",
-            json!({"ttl": 3600, "soaRecord": soa("azureprivatedns-host.microsoft.com", "azureprivatedns.net")}),
+            json!({"ttl": 3600, "soaRecord": soa("azureprivatedns-host.microsoft.com", "azureprivatedns.net", "minimumTtl")}),
             now,
         );
     }
@@ -389,7 +397,7 @@ impl Rules for RecordSet {
                 ],
             );
         }
-        Ok(())
+        check_record(prep, p)
     }
 
     fn show(&self, _: &State, record: &Record, _: &ApiVersion, out: &mut Map<String, Value>) {
@@ -422,6 +430,123 @@ impl Rules for RecordSet {
     fn spell(&self, id: &ResourceId) -> ResourceId {
         spell_public(id)
     }
+}
+
+/// Takes over what a change mentions, whatever its casing.
+pub fn merge_record(into: &mut Map<String, Value>, change: &Map<String, Value>) {
+    for (name, value) in change {
+        into.retain(|k, _| !k.eq_ignore_ascii_case(name));
+        if !value.is_null() {
+            into.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+fn wrong(message: String) -> Fault {
+    Fault::plain(StatusCode::BAD_REQUEST, "BadRequest", message)
+}
+
+/// A field by its name, whatever its casing.
+fn named<'a>(p: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    p.iter().find(|(k, _)| k.eq_ignore_ascii_case(name)).map(|(_, v)| v)
+}
+
+/// What a record set of each type must hold, and what it cannot stand beside.
+fn check_record(prep: &Prep<'_>, p: &Map<String, Value>) -> Result<(), Fault> {
+    let path = prep.id.resource_type().path().to_uppercase();
+    let kind = path.rsplit('/').next().unwrap_or_default();
+    if let Some(ttl) = named(p, "ttl")
+        && !ttl.as_i64().is_some_and(|t| (1..=2_147_483_647).contains(&t))
+    {
+        return Err(wrong(format!(
+            "The value '{ttl}' of the TTL is not valid: it must be between 1 and 2147483647."
+        )));
+    }
+    let records = |name: &str| named(p, name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let text = |r: &Value, f: &str| r.get(f).and_then(Value::as_str).unwrap_or_default().to_owned();
+    match kind {
+        "A" => {
+            for r in records("ARecords") {
+                let ip = text(&r, "ipv4Address");
+                if ip.parse::<std::net::Ipv4Addr>().is_err() {
+                    return Err(wrong(format!("The value '{ip}' is not a valid IPv4 address.")));
+                }
+            }
+        }
+        "AAAA" => {
+            for r in records("AAAARecords") {
+                let ip = text(&r, "ipv6Address");
+                if ip.parse::<std::net::Ipv6Addr>().is_err() {
+                    return Err(wrong(format!("The value '{ip}' is not a valid IPv6 address.")));
+                }
+            }
+        }
+        "CNAME" => {
+            if prep.id.name() == "@" {
+                return Err(wrong("A CNAME record set cannot be created at the zone apex.".into()));
+            }
+            if let Some(r) = named(p, "CNAMERecord") {
+                let to = text(r, "cname");
+                if to.is_empty() || to.len() > 254 || to.contains(' ') {
+                    return Err(wrong(format!("The canonical name '{to}' is not valid.")));
+                }
+            }
+        }
+        "MX" => {
+            for r in records("MXRecords") {
+                let preference = r.get("preference").and_then(Value::as_i64).unwrap_or(-1);
+                if text(&r, "exchange").is_empty() || !(0..=65535).contains(&preference) {
+                    return Err(wrong(
+                        "An MX record has an exchange and a preference between 0 and 65535.".into(),
+                    ));
+                }
+            }
+        }
+        "SRV" => {
+            for r in records("SRVRecords") {
+                let fits =
+                    |f: &str| r.get(f).and_then(Value::as_i64).is_some_and(|n| (0..=65535).contains(&n));
+                if text(&r, "target").is_empty() || !["priority", "weight", "port"].iter().all(|f| fits(f)) {
+                    return Err(wrong("An SRV record has a target, a priority, a weight and a port.".into()));
+                }
+            }
+        }
+        "TXT" => {
+            for r in records("TXTRecords") {
+                let value = r.get("value").and_then(Value::as_array).cloned().unwrap_or_default();
+                if value.is_empty() || value.iter().any(|v| v.as_str().is_none_or(|t| t.len() > 1024)) {
+                    return Err(wrong(
+                        "A TXT record's value is a list of texts of up to 1024 characters.".into(),
+                    ));
+                }
+            }
+        }
+        "PTR" if records("PTRRecords").iter().any(|r| text(r, "ptrdname").is_empty()) => {
+            return Err(wrong("A PTR record has a ptrdname.".into()));
+        }
+        _ => {}
+    }
+    alone(prep, kind)
+}
+
+/// A name with a CNAME has nothing else.
+fn alone(prep: &Prep<'_>, kind: &str) -> Result<(), Fault> {
+    let (None, Some(zone)) = (prep.old, prep.id.parent()) else { return Ok(()) };
+    let name = prep.id.name().to_lowercase();
+    let twins =
+        prep.state.below(zone.key()).filter(|r| is_record_set(r.kind) && r.id.name().to_lowercase() == name);
+    for other in twins {
+        let theirs = other.kind.path.rsplit('/').next().unwrap_or_default();
+        if (theirs == "CNAME") != (kind == "CNAME") {
+            let what = if theirs == "CNAME" {
+                "a CNAME record with the same name already exists in this zone"
+            } else {
+                "a record with the same name already exists in this zone"
+            };
+            return Err(wrong(format!("The record could not be created because {what}.")));
+        }
+    }
+    Ok(())
 }
 
 fn recase(p: &mut Map<String, Value>, names: &[&str]) {

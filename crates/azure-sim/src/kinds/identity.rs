@@ -1,6 +1,6 @@
 //! User-assigned identities and their federated credentials.
 
-use crate::kinds::{BASE, Etag, Kind, Located, Prep, Rules, properties};
+use crate::kinds::{BASE, Etag, Kind, Located, Names, Prep, Rules, properties};
 use crate::state::{App, Principal, PrincipalKind, Record, State};
 use crate::wire::Fault;
 use arm::ResourceId;
@@ -16,12 +16,20 @@ pub fn rows() -> Vec<Kind> {
         namespace: "Microsoft.ManagedIdentity",
         since: "2015-08-31",
         etag: Etag::None,
+        names: Names::Identity,
         stateful: false,
         ..BASE
     };
     vec![
         Kind { path: IDENTITIES, always_tags: true, rules: &Identity, ..base() },
-        Kind { path: CREDENTIALS, located: Located::Nowhere, tracked: false, rules: &Credential, ..base() },
+        Kind {
+            path: CREDENTIALS,
+            located: Located::Nowhere,
+            names: Names::Own,
+            tracked: false,
+            rules: &Credential,
+            ..base()
+        },
     ]
 }
 
@@ -48,20 +56,25 @@ impl Rules for Identity {
         Ok(())
     }
 
-    fn created(&self, state: &mut State, record: &Record, _: Timestamp) {
+    fn created(&self, state: &mut State, record: &Record, now: Timestamp) {
         let text = |name: &str| record.property(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (client_id, object_id) = (text("clientId"), text("principalId"));
         let name = record.id.name().to_owned();
         state.directory.add_app(App {
             client_id: client_id.clone(),
-            object_id: object_id.clone(),
+            object_id: state.guid(record.id.key(), "application"),
             name: name.clone(),
-            secrets: Vec::new(),
+            passwords: Vec::new(),
             certificates: Vec::new(),
+            federated: Vec::new(),
             enabled: true,
+            created: now,
+            owner: None,
+            managed: true,
+            other: Map::new(),
         });
         let kind = PrincipalKind::Identity(record.id.key().clone(), record.id.as_str().into());
-        state.directory.add(Principal { object_id, client_id, name, kind });
+        state.directory.add(Principal { object_id, client_id, name, kind, created: now, owner: None });
     }
 
     fn spell(&self, id: &ResourceId) -> ResourceId {

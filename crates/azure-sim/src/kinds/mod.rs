@@ -7,13 +7,16 @@
 //! document ([`Part`]): they are also addressable, but share its etag, its lock and its operation, as the real
 //! network provider has it.
 
+mod addresses;
 mod dns;
-pub use dns::is_record_set;
+pub use dns::{is_record_set, merge_record};
 mod identity;
 mod network;
 mod network_parts;
+mod shape;
 mod show;
 
+pub use shape::{Names, check as check_shape};
 pub use show::{show, show_part};
 
 use crate::state::{Edge, Key, Record, State};
@@ -133,6 +136,11 @@ pub trait Rules: Send + Sync {
         None
     }
 
+    /// Another wire pattern than the row's, because of what is written.
+    fn flow(&self, _doc: &Map<String, Value>) -> Option<Flow> {
+        None
+    }
+
     /// What else a create makes.
     fn created(&self, _: &mut State, _: &Record, _: Timestamp) {}
 
@@ -162,6 +170,8 @@ pub struct Kind {
     pub in_use: &'static str,
     pub verb: &'static str,
     pub rules: &'static dyn Rules,
+    /// What its names may be.
+    pub names: Names,
     /// Whether the resource shows a `provisioningState`.
     pub stateful: bool,
     /// Whether the type shows `tags` when there are none.
@@ -192,6 +202,7 @@ const BASE: Kind = Kind {
     in_use: "",
     verb: "",
     rules: &NoRules,
+    names: Names::Network(80),
     stateful: true,
     always_tags: false,
     tracked: true,
@@ -218,7 +229,7 @@ impl Kind {
 
 /// All rows.
 pub static TABLE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    let mut rows = vec![groups(), locks(), assignments(), definitions()];
+    let mut rows = vec![groups(), deployments(), locks(), assignments(), definitions(), proxied()];
     rows.extend(network::rows());
     rows.extend(dns::rows());
     rows.extend(identity::rows());
@@ -236,6 +247,29 @@ pub fn kind(full: &str) -> Option<&'static Kind> {
     BY_NAME.get(&full.to_lowercase()).copied()
 }
 
+/// The row that a remembered record was of.
+pub fn stored_kind(full: &str) -> Option<&'static Kind> {
+    match full {
+        PROXIED => Some(proxied_kind()),
+        _ => kind(full),
+    }
+}
+
+/// The row of everything that providers elsewhere hold. No request names it.
+const PROXIED: &str = "/";
+
+pub fn proxied_kind() -> &'static Kind {
+    kind(PROXIED).unwrap_or(&TABLE[0])
+}
+
+pub fn is_proxied(kind: &Kind) -> bool {
+    kind.namespace.is_empty()
+}
+
+fn proxied() -> Kind {
+    Kind { namespace: "", path: "", etag: Etag::None, ..BASE }
+}
+
 /// The row of a full type name that may be that of a part.
 pub fn resolve(full: &str) -> Option<(&'static Kind, Option<&'static Part>)> {
     if let Some(k) = kind(full) {
@@ -247,6 +281,7 @@ pub fn resolve(full: &str) -> Option<(&'static Kind, Option<&'static Part>)> {
 }
 
 const GROUPS: &str = "Microsoft.Resources/resourceGroups";
+pub const DEPLOYMENTS: &str = "Microsoft.Resources/deployments";
 pub const LOCKS: &str = "Microsoft.Authorization/locks";
 pub const ASSIGNMENTS: &str = "Microsoft.Authorization/roleAssignments";
 pub const DEFINITIONS: &str = "Microsoft.Authorization/roleDefinitions";
@@ -266,12 +301,24 @@ fn groups() -> Kind {
     }
 }
 
+fn deployments() -> Kind {
+    Kind {
+        namespace: "Microsoft.Resources",
+        path: "deployments",
+        located: Located::Nowhere,
+        etag: Etag::None,
+        tracked: false,
+        ..BASE
+    }
+}
+
 fn authorization(path: &'static str) -> Kind {
     Kind {
         namespace: "Microsoft.Authorization",
         path,
         located: Located::Nowhere,
         etag: Etag::None,
+        names: Names::Own,
         stateful: false,
         tracked: false,
         ..BASE

@@ -1,8 +1,9 @@
 //! Virtual networks, security groups, addresses, load balancers, interfaces, NAT gateways, route tables.
 
 use crate::cidr::Cidr;
+use crate::kinds::addresses::{allocate, prefixes, subnet_prefixes};
 use crate::kinds::network_parts as parts;
-use crate::kinds::{BASE, Flow, How, Kind, Prep, Rules, default, flow, properties};
+use crate::kinds::{BASE, Flow, How, Kind, Names, Prep, Rules, default, flow, properties};
 use crate::state::{Record, State};
 use crate::wire::Fault;
 use arm::ApiVersion;
@@ -16,6 +17,7 @@ pub fn rows() -> Vec<Kind> {
     vec![
         Kind {
             path: "virtualNetworks",
+            names: Names::Network(64),
             create: flow(How::Async, 3, 3.0),
             update: flow(How::Async, 3, 3.0),
             delete: SLOW_DELETE,
@@ -30,7 +32,7 @@ pub fn rows() -> Vec<Kind> {
             create: flow(How::Async, 1, 4.0),
             update: flow(How::Async, 1, 4.0),
             delete: flow(How::Async, 1, 2.0),
-            parts: &[parts::RULES],
+            parts: &[parts::RULES, parts::DEFAULT_RULES],
             in_use: "InUseNetworkSecurityGroupCannotBeDeleted",
             verb: "NetworkSecurityGroup",
             rules: &SecurityGroup,
@@ -41,9 +43,21 @@ pub fn rows() -> Vec<Kind> {
             create: flow(How::Async, 1, 4.0),
             update: flow(How::Async, 1, 4.0),
             delete: SLOW_DELETE,
+            refs: &[parts::ADDRESS_PREFIX],
             in_use: "PublicIPAddressCannotBeDeleted",
             verb: "PublicIpAddress",
             rules: &PublicAddress,
+            ..BASE
+        },
+        Kind {
+            path: "publicIPPrefixes",
+            since: "2018-07-01",
+            create: flow(How::Async, 1, 4.0),
+            update: flow(How::Async, 1, 4.0),
+            delete: SLOW_DELETE,
+            in_use: "InUsePublicIpPrefixCannotBeDeleted",
+            verb: "PublicIpPrefix",
+            rules: &PublicPrefix,
             ..BASE
         },
         Kind {
@@ -73,7 +87,7 @@ pub fn rows() -> Vec<Kind> {
             create: flow(How::Async, 10, 14.0),
             update: flow(How::Async, 10, 14.0),
             delete: SLOW_DELETE,
-            refs: &[parts::NAT_ADDRESSES],
+            refs: &[parts::NAT_ADDRESSES, parts::NAT_PREFIXES],
             in_use: "InUseNatGatewayCannotBeDeleted",
             verb: "NatGateway",
             rules: &NatGateway,
@@ -109,18 +123,6 @@ fn default_sku(doc: &mut Map<String, Value>) {
     if let Some(sku) = doc.get_mut("sku").and_then(Value::as_object_mut) {
         default(sku, "tier", "Regional");
     }
-}
-
-fn prefixes(v: Option<&Value>) -> Vec<&str> {
-    v.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-fn subnet_prefixes(subnet: &Value) -> Vec<&str> {
-    let p = &subnet["properties"];
-    let mut all: Vec<&str> = p["addressPrefix"].as_str().into_iter().collect();
-    all.extend(prefixes(p.get("addressPrefixes")));
-    all.dedup();
-    all
 }
 
 struct VirtualNetwork;
@@ -320,6 +322,7 @@ impl Rules for PublicAddress {
         keep_guid(prep, doc);
         default_sku(doc);
         let standard = doc["sku"]["name"].as_str() == Some("Standard");
+        let place = doc.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
         let p = properties(doc);
         for computed in ["ipConfiguration", "natGateway"] {
             p.remove(computed);
@@ -334,6 +337,13 @@ impl Rules for PublicAddress {
                 "PublicIPAddressWithStandardSkuMustUseStaticAllocation",
                 format!("Standard sku publicIp {} must have AllocationMethod set to Static.", prep.id),
             ));
+        }
+        let place = place.replace(' ', "").to_lowercase();
+        if let Some(dns) = p.get_mut("dnsSettings").and_then(Value::as_object_mut)
+            && let Some(label) = dns.get("domainNameLabel").and_then(Value::as_str)
+        {
+            let fqdn = format!("{label}.{place}.cloudapp.azure.com");
+            dns.insert("fqdn".into(), fqdn.into());
         }
         p.remove("ipAddress");
         if let Some(ip) = prep.old.and_then(|o| o.property("ipAddress")) {
@@ -368,6 +378,60 @@ impl Rules for PublicAddress {
     }
 }
 
+struct PublicPrefix;
+
+impl Rules for PublicPrefix {
+    fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
+        keep_guid(prep, doc);
+        default(doc, "sku", json!({"name": "Standard"}));
+        default_sku(doc);
+        let p = properties(doc);
+        p.remove("publicIPAddresses");
+        default(p, "publicIPAddressVersion", "IPv4");
+        default(p, "ipTags", json!([]));
+        let allowed = if p["publicIPAddressVersion"].as_str() == Some("IPv6") { 124..=127 } else { 28..=31 };
+        let length = p.get("prefixLength").and_then(Value::as_i64).unwrap_or(0);
+        if !allowed.contains(&length) {
+            return Err(bad(
+                "PublicIpPrefixLengthInvalid",
+                format!(
+                    "Prefix length {length} is not valid: it must be between {} and {}.",
+                    allowed.start(),
+                    allowed.end()
+                ),
+            ));
+        }
+        p.remove("ipPrefix");
+        if let Some(old) = prep.old {
+            if old.property("prefixLength").and_then(Value::as_i64) != Some(length) {
+                return Err(bad(
+                    "PublicIpPrefixUpdateNotAllowed",
+                    "The length of a public IP prefix cannot be changed.".into(),
+                ));
+            }
+            if let Some(ip) = old.property("ipPrefix") {
+                p.insert("ipPrefix".into(), ip.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn settled(&self, state: &State, record: &mut Record) {
+        let key = record.id.key().clone();
+        let p = properties(&mut record.doc);
+        if p.contains_key("ipPrefix") {
+            return;
+        }
+        let n = state.derive(&key, "ipPrefix").to_be_bytes();
+        let length = p.get("prefixLength").and_then(Value::as_i64).unwrap_or(28);
+        let text = match p["publicIPAddressVersion"].as_str() {
+            Some("IPv6") => format!("2603:1030:{:x}:{:x}::/{length}", u16::from(n[0]), u16::from(n[1])),
+            _ => format!("20.{}.{}.{}/{length}", n[0], n[1], n[2] & 0xf0),
+        };
+        p.insert("ipPrefix".into(), text.into());
+    }
+}
+
 struct LoadBalancer;
 
 impl Rules for LoadBalancer {
@@ -378,7 +442,24 @@ impl Rules for LoadBalancer {
         for part in parts::LOAD_BALANCER {
             default(p, part.list, json!([]));
         }
+        for f in p.get_mut("frontendIPConfigurations").and_then(Value::as_array_mut).into_iter().flatten() {
+            let inside = f["properties"]["subnet"].is_object();
+            if let Some(q) = f.get_mut("properties").and_then(Value::as_object_mut).filter(|_| inside) {
+                default(q, "privateIPAddressVersion", "IPv4");
+            }
+        }
         allocate(prep, p, "frontendIPConfigurations")
+    }
+
+    fn flow(&self, doc: &Map<String, Value>) -> Option<Flow> {
+        // A frontend inside of a network takes a while; a public one is there at once.
+        let frontends = doc.get("properties").and_then(|p| p.get("frontendIPConfigurations"));
+        let inside = frontends
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .any(|f| f["properties"]["subnet"].is_object());
+        inside.then_some(flow(How::Async, 3, 4.0))
     }
 }
 
@@ -441,76 +522,6 @@ impl Rules for Interface {
             properties(out).remove("disableTcpStateTracking");
         }
     }
-}
-
-/// Gives every configuration in a subnet its private address.
-fn allocate(prep: &Prep<'_>, p: &mut Map<String, Value>, list: &str) -> Result<(), Fault> {
-    let old = |name: &str| {
-        let e = prep.old?.element(list, name)?;
-        Some((
-            e["properties"]["subnet"]["id"].as_str()?.to_lowercase(),
-            e["properties"]["privateIPAddress"].as_str()?.to_owned(),
-        ))
-    };
-    let mut given: Vec<IpAddr> = Vec::new();
-    for c in p.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-        let name = c["name"].as_str().unwrap_or_default().to_owned();
-        let Some(subnet) = c["properties"]["subnet"]["id"].as_str().map(str::to_lowercase) else { continue };
-        let Some(ranges) = subnet_ranges(prep.state, &subnet) else { continue };
-        let v6 = c["properties"]["privateIPAddressVersion"].as_str() == Some("IPv6");
-        let Some(range) = ranges.into_iter().find(|r| r.is_v6() == v6) else { continue };
-        let own = format!("{}/", prep.id.key());
-        let used = used_addresses(prep.state, &subnet, &own);
-        let taken = |ip: IpAddr| used.contains(&ip) || given.contains(&ip);
-        let fixed = c["properties"]["privateIPAllocationMethod"].as_str() == Some("Static");
-        let asked = c["properties"]["privateIPAddress"].as_str().and_then(|s| s.parse::<IpAddr>().ok());
-        let kept = old(&name).filter(|(s, _)| *s == subnet).and_then(|(_, ip)| ip.parse().ok());
-        let ip = match (fixed, asked, kept) {
-            (true, Some(ip), _) if !range.has(ip) => {
-                return Err(bad(
-                    "PrivateIPAddressNotInSubnet",
-                    format!("Private static IP address {ip} does not belong to the range of subnet prefix."),
-                ));
-            }
-            (true, Some(ip), _) if taken(ip) => {
-                return Err(bad(
-                    "PrivateIPAddressInUse",
-                    format!("IP configuration {name} cannot use IP address {ip}: it is in use."),
-                ));
-            }
-            (true, Some(ip), _) => ip,
-            (_, _, Some(ip)) => ip,
-            _ => range.free(&taken).ok_or_else(|| {
-                bad(
-                    "SubnetIsFull",
-                    format!("Subnet {subnet} does not have enough capacity for 1 IP addresses."),
-                )
-            })?,
-        };
-        given.push(ip);
-        if let Some(q) = c.get_mut("properties").and_then(Value::as_object_mut) {
-            q.insert("privateIPAddress".into(), ip.to_string().into());
-        }
-    }
-    Ok(())
-}
-
-fn subnet_ranges(state: &State, subnet: &str) -> Option<Vec<Cidr>> {
-    let (vnet, name) = subnet.rsplit_once("/subnets/")?;
-    let element = state.get(vnet)?.element("subnets", name)?;
-    Some(subnet_prefixes(element).into_iter().filter_map(Cidr::parse).collect())
-}
-
-/// Addresses taken in a subnet by others than `own`.
-fn used_addresses(state: &State, subnet: &str, own: &str) -> Vec<IpAddr> {
-    let of = |source: &str| {
-        let (rest, name) = source.rsplit_once('/')?;
-        let (root, list) = rest.rsplit_once('/')?;
-        let record = state.get(root)?;
-        let part = record.kind.part(list)?;
-        record.element(part.list, name)?["properties"]["privateIPAddress"].as_str()?.parse().ok()
-    };
-    state.edges_to(subnet).filter(|e| !e.source.starts_with(own)).filter_map(|e| of(&e.source)).collect()
 }
 
 struct NatGateway;

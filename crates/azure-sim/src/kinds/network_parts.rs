@@ -57,8 +57,20 @@ pub const PEERINGS: Part = Part {
     verb: "VirtualNetworkPeering",
     create: QUICK,
     delete: QUICK_DELETE,
+    defaults: peering,
     ..inner("virtualNetworkPeerings")
 };
+
+fn peering(e: &mut Map<String, Value>) {
+    let p = properties(e);
+    default(p, "peeringState", "Initiated");
+    default(p, "peeringSyncLevel", "RemoteNotInSync");
+    for flag in
+        ["allowVirtualNetworkAccess", "allowForwardedTraffic", "allowGatewayTransit", "useRemoteGateways"]
+    {
+        default(p, flag, flag == "allowVirtualNetworkAccess");
+    }
+}
 
 pub const RULES: Part = Part {
     verb: "SecurityRule",
@@ -76,6 +88,9 @@ fn rule(e: &mut Map<String, Value>) {
         default(p, list, json!([]));
     }
 }
+
+/// Those every group has; shown, never written.
+pub const DEFAULT_RULES: Part = inner("defaultSecurityRules");
 
 pub const ROUTES: Part = Part {
     verb: "Route",
@@ -210,6 +225,11 @@ fn ip_configuration(e: &mut Map<String, Value>) {
 
 /// What a NAT gateway takes.
 pub const NAT_ADDRESSES: Ref = link(&["properties", "publicIpAddresses"], ADDRESS_JOIN, "natGateway", true);
+const PREFIX_JOIN: &str = "Microsoft.Network/publicIPPrefixes/join/action";
+pub const NAT_PREFIXES: Ref = link(&["properties", "publicIpPrefixes"], PREFIX_JOIN, "natGateway", true);
+/// What an address is taken from.
+pub const ADDRESS_PREFIX: Ref =
+    link(&["properties", "publicIPPrefix"], PREFIX_JOIN, "publicIPAddresses", false);
 /// What a NIC takes.
 pub const NIC_GROUP: Ref =
     link(&["properties", "networkSecurityGroup"], GROUP_JOIN, "networkInterfaces", false);

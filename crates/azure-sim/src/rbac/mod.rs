@@ -80,7 +80,11 @@ pub struct Role {
 }
 
 /// The roles whose action lists are part of the simulator; others come with the configuration.
-pub static BUILTIN: LazyLock<Vec<Arc<Role>>> = LazyLock::new(|| read_table(include_str!("roles.txt")));
+pub static BUILTIN: LazyLock<Vec<Arc<Role>>> = LazyLock::new(|| {
+    let mut roles = read_table(include_str!("roles.txt"));
+    roles.extend(read_table(include_str!("aro.txt")));
+    roles
+});
 
 fn read_table(text: &str) -> Vec<Arc<Role>> {
     let mut roles: Vec<Role> = Vec::new();
@@ -100,7 +104,10 @@ fn read_table(text: &str) -> Vec<Arc<Role>> {
             "d-" => &mut p.not_data_actions,
             _ => continue,
         };
-        list.push(rest.to_owned());
+        match rest.split_once(": ") {
+            Some((kind, verbs)) => list.extend(verbs.split(' ').map(|v| format!("{kind}/{v}"))),
+            None => list.push(rest.to_owned()),
+        }
     }
     roles.into_iter().map(Arc::new).collect()
 }
@@ -248,6 +255,64 @@ mod tests {
             find("Key Vault Secrets User").permissions[0]
                 .allows("Microsoft.KeyVault/vaults/secrets/getSecret/action", true)
         );
+    }
+
+    /// The definition, word by word: slow, and obviously so.
+    fn covers(pattern: &[char], action: &[char]) -> bool {
+        match (pattern.first(), action.first()) {
+            (None, None) => true,
+            (Some('*'), _) => (0..=action.len()).any(|n| covers(&pattern[1..], &action[n..])),
+            (Some(p), Some(a)) => p == a && covers(&pattern[1..], &action[1..]),
+            _ => false,
+        }
+    }
+
+    fn oracle(roles: &[Role], given: &[(usize, String)], action: &str, scope: &str, data: bool) -> bool {
+        let lower = |s: &str| s.to_lowercase().chars().collect::<Vec<char>>();
+        let any = |l: &[String]| l.iter().any(|p| covers(&lower(p), &lower(action)));
+        given.iter().any(|(role, at)| {
+            let (at, scope) = (at.to_lowercase(), scope.to_lowercase());
+            let inherits = at.is_empty() || scope == at || scope.starts_with(&format!("{at}/"));
+            inherits
+                && roles[*role].permissions.iter().any(|p| match data {
+                    false => any(&p.actions) && !any(&p.not_actions),
+                    true => any(&p.data_actions) && !any(&p.not_data_actions),
+                })
+        })
+    }
+
+    fn patterns() -> impl Strategy<Value = Vec<String>> {
+        proptest::collection::vec("(\\*|[aA]/|[bB]/|read|Write|[aAbB]|/){1,4}", 0..4)
+    }
+
+    prop_compose! {
+        fn any_role()(list in proptest::collection::vec((patterns(), patterns(), patterns(), patterns()), 1..3)) -> Vec<Permission> {
+            list.into_iter().map(|(actions, not_actions, data_actions, not_data_actions)| Permission { actions, not_actions, data_actions, not_data_actions }).collect()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn decides_as_defined(
+            roles in proptest::collection::vec(any_role(), 1..4),
+            given in proptest::collection::vec((0..4usize, "(/[xX](/[yY](/z)?)?)?"), 0..5),
+            action in "(a/|B/|b/|A/){0,2}(read|write|WRITE|a)",
+            scope in "/[xX](/[yY]{1,2}(/[zZ])?)?",
+            data in any::<bool>(),
+        ) {
+            let roles: Vec<Role> = roles.into_iter().enumerate().map(|(i, permissions)| Role { id: format!("r{i}"), name: String::new(), builtin: false, permissions }).collect();
+            let given: Vec<(usize, String)> = given.into_iter().map(|(r, s)| (r % roles.len(), s)).collect();
+            let mut a = Assignments::default();
+            for r in &roles {
+                a.roles.insert(r.id.clone(), Arc::new(r.clone()));
+            }
+            for (i, (r, s)) in given.iter().enumerate() {
+                a.add(Assignment { id: format!("a{i}").into(), principal: "P".into(), role: format!("R{r}"), scope: s.to_lowercase().into() });
+            }
+            let got = a.allowed("p", &action, &scope.to_lowercase(), data).is_some();
+            prop_assert_eq!(got, oracle(&roles, &given, &action, &scope, data));
+        }
     }
 
     proptest! {

@@ -3,11 +3,14 @@
 use crate::state::Key;
 use imbl::OrdMap;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 
 /// A client secret. Not printed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Secret(Arc<str>);
 
 impl Secret {
@@ -33,21 +36,60 @@ impl fmt::Debug for Secret {
 }
 
 /// A certificate an application may sign assertions with: its DER.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate(pub Arc<[u8]>);
 
-/// An application registration. A user-assigned identity has one too, without secrets.
-#[derive(Clone, Debug)]
-pub struct App {
-    pub client_id: String,
-    pub object_id: String,
-    pub name: String,
-    pub secrets: Vec<(Secret, Option<Timestamp>)>,
-    pub certificates: Vec<Certificate>,
-    pub enabled: bool,
+/// One of an application's secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Password {
+    pub id: String,
+    pub name: Option<String>,
+    pub secret: Secret,
+    pub from: Timestamp,
+    pub until: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whose tokens an application accepts instead of its own secret. Those of managed identities are resources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FederatedCredential {
+    pub id: String,
+    pub name: String,
+    pub issuer: String,
+    pub subject: String,
+    pub audiences: Vec<String>,
+    pub description: Option<String>,
+}
+
+/// An application registration. A user-assigned identity has one too, without secrets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct App {
+    pub client_id: String,
+    /// Of the application, not of its principal.
+    pub object_id: String,
+    pub name: String,
+    pub passwords: Vec<Password>,
+    pub certificates: Vec<Certificate>,
+    pub federated: Vec<FederatedCredential>,
+    pub enabled: bool,
+    pub created: Timestamp,
+    /// Object id of the principal that made it.
+    pub owner: Option<String>,
+    /// Of a managed identity: not shown as an application.
+    pub managed: bool,
+    /// Other fields, as they were given.
+    pub other: Map<String, Value>,
+}
+
+/// A version of itself: another allocation is another version.
+impl PartialEq for App {
+    fn eq(&self, other: &App) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for App {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PrincipalKind {
     Application,
     /// A managed identity: the id of the resource.
@@ -55,12 +97,14 @@ pub enum PrincipalKind {
 }
 
 /// A service principal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     pub object_id: String,
     pub client_id: String,
     pub name: String,
     pub kind: PrincipalKind,
+    pub created: Timestamp,
+    pub owner: Option<String>,
 }
 
 /// Both by client id (lower case); principals also by object id.
@@ -89,6 +133,17 @@ impl Directory {
         self.principals.get(self.by_client.get(&client_id.to_lowercase())?)
     }
 
+    /// An application by the object id of its own.
+    pub fn app(&self, object_id: &str) -> Option<&Arc<App>> {
+        self.apps.values().find(|a| a.object_id.eq_ignore_ascii_case(object_id))
+    }
+
+    pub fn remove_principal(&mut self, object_id: &str) {
+        if let Some(p) = self.principals.remove(&object_id.to_lowercase()) {
+            self.by_client.remove(&p.client_id.to_lowercase());
+        }
+    }
+
     /// A managed identity disappears with its resource.
     pub fn remove_resource(&mut self, key: &str) {
         let gone: Vec<Arc<Principal>> = self
@@ -98,8 +153,8 @@ impl Directory {
             .cloned()
             .collect();
         for p in gone {
-            self.principals.remove(&p.object_id.to_lowercase());
-            self.by_client.remove(&p.client_id.to_lowercase());
+            self.remove_principal(&p.object_id);
+            self.apps.remove(&p.client_id.to_lowercase());
         }
     }
 }

@@ -8,7 +8,9 @@ mod directory;
 mod operation;
 mod record;
 
-pub use directory::{App, Certificate, Directory, Principal, PrincipalKind, Secret};
+pub use directory::{
+    App, Certificate, Directory, FederatedCredential, Password, Principal, PrincipalKind, Secret,
+};
 pub use operation::{Effect, Operation};
 pub use record::{Phase, Record};
 
@@ -16,8 +18,9 @@ use crate::kinds::Kind;
 use crate::rbac::Assignments;
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// How long the status of an operation can be asked for after its end.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -38,7 +41,17 @@ pub struct Edge {
     pub text: Arc<str>,
 }
 
-#[derive(Clone, Debug)]
+/// An empty `Arc<str>` is an allocation, too.
+static NOTHING: LazyLock<Key> = LazyLock::new(|| "".into());
+
+impl Edge {
+    /// Before all edges to `target`.
+    fn first(target: Key) -> Edge {
+        Edge { target, source: NOTHING.clone(), back: "", one: false, text: NOTHING.clone() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
     pub id: String,
     pub name: String,
@@ -58,12 +71,14 @@ pub struct State {
     /// Operations that ended, by when: forgotten after a day.
     ended: OrdSet<(Timestamp, Arc<str>)>,
     /// How often an id was written: makes generated values differ from those of a former life.
-    generations: OrdMap<Key, u32>,
+    pub generations: OrdMap<Key, u32>,
     /// `(subscription, namespace)`, lower case.
     pub registrations: OrdMap<(String, String), &'static str>,
     pub directory: Directory,
     pub assignments: Assignments,
     serial: u64,
+    /// Names of operations: few, and the same over and over.
+    words: OrdSet<Arc<str>>,
 }
 
 impl State {
@@ -83,6 +98,7 @@ impl State {
             directory: Directory::default(),
             assignments: Assignments::default(),
             serial: 0,
+            words: OrdSet::new(),
         }
     }
 
@@ -106,7 +122,8 @@ impl State {
         self.generations.insert(key.clone(), n.wrapping_add(1));
     }
 
-    pub fn put(&mut self, record: Record, edges: Vec<Edge>) {
+    pub fn put(&mut self, mut record: Record, edges: Vec<Edge>) {
+        record.fit();
         let key = record.id.key().clone();
         self.forget_edges(&key);
         self.edges.extend(edges);
@@ -115,7 +132,8 @@ impl State {
     }
 
     /// Replaces a record whose references did not change.
-    pub fn replace(&mut self, record: Record) {
+    pub fn replace(&mut self, mut record: Record) {
+        record.fit();
         self.records.insert(record.id.key().clone(), Arc::new(record));
     }
 
@@ -177,22 +195,32 @@ impl State {
     /// Who refers to `target`.
     pub fn edges_to<'a>(&'a self, target: &str) -> impl Iterator<Item = &'a Edge> + use<'a> {
         let target: Key = target.into();
-        let from = Edge { target: target.clone(), source: "".into(), back: "", one: false, text: "".into() };
+        let from = Edge::first(target.clone());
         self.edges.range(from..).take_while(move |e| e.target == target)
     }
 
     /// A reference from outside into `key` or anything below it.
     pub fn used_by(&self, key: &str, outside: &str) -> Option<&Edge> {
-        let from = Edge { target: key.into(), source: "".into(), back: "", one: false, text: "".into() };
+        let from = Edge::first(key.into());
         self.edges
             .range(from..)
             .take_while(|e| e.target.starts_with(key))
             .find(|e| is_within(&e.target, key) && !is_within(&e.source, outside))
     }
 
+    /// A word that many operations have, shared with one that has it.
+    pub fn word(&self, text: &str) -> Arc<str> {
+        match self.words.get(text) {
+            Some(w) => w.clone(),
+            None => text.into(),
+        }
+    }
+
     /// Starts an operation; without `due` it waits to be told.
-    pub fn begin(&mut self, operation: Operation) {
+    pub fn begin(&mut self, mut operation: Operation) {
         self.serial += 1;
+        operation.serial = self.serial;
+        self.words.insert(operation.name.clone());
         if let Some(at) = operation.due {
             self.due.insert((at, self.serial, operation.id.clone()));
         }
@@ -226,8 +254,73 @@ impl State {
         let outcome = operation::apply(self, &op);
         let mut op = (*op).clone();
         op.outcome = Some(outcome);
+        op.effect = Effect::Nothing;
+        op.ended = Some(at);
         self.ended.insert((at, op.id.clone()));
         self.operations.insert(op.id.clone(), Arc::new(op));
+    }
+
+    /// Makes an operation wait until it is told to end.
+    pub fn wait(&mut self, id: &Arc<str>) {
+        let Some(op) = self.operations.get(id).cloned() else { return };
+        if let Some(at) = op.due {
+            self.due.remove(&(at, op.serial, id.clone()));
+        }
+        let op = Operation { due: None, drains: true, ..(*op).clone() };
+        self.operations.insert(id.clone(), Arc::new(op));
+    }
+
+    /// Gives an operation that waited a time to end at.
+    pub fn end_at(&mut self, id: &str, at: Timestamp) {
+        let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none() && o.due.is_none()) else {
+            return;
+        };
+        let op = Operation { due: Some(at), ..(**op).clone() };
+        self.due.insert((at, op.serial, op.id.clone()));
+        self.operations.insert(op.id.clone(), Arc::new(op));
+    }
+
+    /// Ends an operation that waited with an error, and leaves what it was about.
+    pub fn fail(&mut self, id: &str, about: &Key, why: arm::ErrorDetail, at: Timestamp) {
+        let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none()).cloned() else { return };
+        let failed = Operation { effect: Effect::Fail(about.clone(), Box::new(why)), ..(*op).clone() };
+        self.operations.insert(op.id.clone(), Arc::new(failed));
+        self.finish(id, at);
+    }
+
+    /// Puts back what was remembered; with its place in the orders of what is due and of what ended.
+    pub fn restore_operation(&mut self, operation: Operation) {
+        self.forget_operation(&operation.id);
+        self.serial = self.serial.max(operation.serial);
+        match (&operation.outcome, operation.ended, operation.due) {
+            (Some(_), Some(at), _) => {
+                self.ended.insert((at, operation.id.clone()));
+            }
+            (None, _, Some(at)) => {
+                self.due.insert((at, operation.serial, operation.id.clone()));
+            }
+            _ => {}
+        }
+        self.operations.insert(operation.id.clone(), Arc::new(operation));
+    }
+
+    pub fn forget_operation(&mut self, id: &Arc<str>) {
+        let Some(old) = self.operations.remove(id) else { return };
+        if let Some(at) = old.due {
+            self.due.remove(&(at, old.serial, id.clone()));
+        }
+        if let Some(at) = old.ended {
+            self.ended.remove(&(at, id.clone()));
+        }
+    }
+
+    /// Takes one record out and nothing else: what follows from it was remembered by itself.
+    pub fn forget_record(&mut self, key: &str) {
+        self.forget_edges(key);
+        if let Some(r) = self.records.remove(key) {
+            self.by_kind.remove(&(r.kind.index(), r.id.key().clone()));
+        }
+        self.assignments.remove(key);
     }
 
     /// Operations under way.

@@ -3,44 +3,80 @@
 use crate::state::{Key, Phase, State};
 use arm::ErrorDetail;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// What happens when an operation ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
     /// The resource, or a part of it, is provisioned.
     Settle(Key),
     /// Was done when it was accepted.
     Nothing,
     /// It fails, and leaves the resource so.
-    Fail(Key, ErrorDetail),
+    Fail(Key, Box<ErrorDetail>),
     /// The resource is gone.
     Remove(Key),
     /// An element of an embedded list is gone.
-    RemovePart(Key, &'static str, String),
+    RemovePart(Key, String, String),
     /// A resource group is gone with all it contains.
     RemoveGroup(Key),
     /// A provider is registered in a subscription.
     Register(String, String),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Operation {
     pub id: Arc<str>,
     pub due: Option<Timestamp>,
     pub effect: Effect,
-    pub outcome: Option<Result<(), ErrorDetail>>,
+    pub outcome: Option<Result<(), Box<ErrorDetail>>>,
     /// Seconds for `Retry-After` while it runs.
     pub retry: u32,
     /// Whether its status is answered with 202 while it runs.
     pub accepted: bool,
     /// Such as `PutSubnetOperation`, for the errors that name it.
-    pub name: String,
+    pub name: Arc<str>,
+    /// Which of those due at the same time comes first.
+    #[serde(default)]
+    pub serial: u64,
+    /// When it ended.
+    #[serde(default)]
+    pub ended: Option<Timestamp>,
+    /// Whether it waits until providers elsewhere have deleted what is theirs.
+    #[serde(default)]
+    pub drains: bool,
 }
 
+impl Operation {
+    pub fn new(id: Arc<str>, due: Option<Timestamp>, effect: Effect, name: Arc<str>) -> Operation {
+        Operation {
+            id,
+            due,
+            effect,
+            outcome: None,
+            retry: 0,
+            accepted: false,
+            name,
+            serial: 0,
+            ended: None,
+            drains: false,
+        }
+    }
+}
+
+/// An operation is a version of itself: another allocation is another version.
+impl PartialEq for Operation {
+    fn eq(&self, other: &Operation) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Operation {}
+
 /// Carries out the effect; an error is the operation's failure.
-pub fn apply(state: &mut State, op: &Operation) -> Result<(), ErrorDetail> {
+pub fn apply(state: &mut State, op: &Operation) -> Result<(), Box<ErrorDetail>> {
     match &op.effect {
         Effect::Nothing => {}
         Effect::Settle(key) => settle(state, key, Phase::Succeeded),
@@ -86,17 +122,17 @@ fn remove_part(state: &mut State, key: &Key, list: &str, name: &str) {
     state.put(record, edges);
 }
 
-fn remove_group(state: &mut State, key: &Key) -> Result<(), ErrorDetail> {
+fn remove_group(state: &mut State, key: &Key) -> Result<(), Box<ErrorDetail>> {
     if let Some(user) = state.used_by(key, key).cloned() {
         settle(state, key, Phase::Succeeded);
         let name = key.rsplit('/').next().unwrap_or_default();
-        return Err(ErrorDetail::new(
+        return Err(Box::new(ErrorDetail::new(
             "ResourceGroupDeletionBlocked",
             format!(
                 "Deletion of resource group '{name}' failed as resources with identifiers '{}' could not be deleted: they are used by '{}'.",
                 user.target, user.text
             ),
-        ));
+        )));
     }
     state.remove(key);
     Ok(())

@@ -5,11 +5,12 @@ use crate::kinds::Kind;
 use crate::state::Key;
 use arm::ResourceId;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Where a resource is in its life.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     Succeeded,
     Updating,
@@ -38,7 +39,7 @@ pub struct Record {
     pub etag: String,
     pub phase: Phase,
     /// The operation under way, and the part (`subnets`, `name`) it is about.
-    pub busy: Option<(Arc<str>, Option<(&'static str, String)>)>,
+    pub busy: Option<(Arc<str>, Option<(String, String)>)>,
     /// What this record refers to.
     pub targets: Vec<Key>,
     /// Object id of who made it, and when.
@@ -50,7 +51,50 @@ pub struct Record {
     pub seeded: bool,
 }
 
+/// A record is a version of a resource: another allocation is another version, so that comparing two states costs
+/// what differs, not what they hold.
+impl PartialEq for Record {
+    fn eq(&self, other: &Record) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Record {}
+
+/// The same with no room to grow: documents grow while they are worked on, then stay.
+fn fitted(v: Value) -> Value {
+    match v {
+        Value::Object(m) => Value::Object(fitted_map(m)),
+        Value::Array(l) => {
+            let mut out = Vec::with_capacity(l.len());
+            out.extend(l.into_iter().map(fitted));
+            Value::Array(out)
+        }
+        Value::String(mut s) => {
+            s.shrink_to_fit();
+            Value::String(s)
+        }
+        other => other,
+    }
+}
+
+fn fitted_map(m: Map<String, Value>) -> Map<String, Value> {
+    let mut out = Map::with_capacity(m.len());
+    for (mut k, v) in m {
+        k.shrink_to_fit();
+        out.insert(k, fitted(v));
+    }
+    out
+}
+
 impl Record {
+    /// Takes as little memory as it can.
+    pub fn fit(&mut self) {
+        self.doc = fitted_map(std::mem::take(&mut self.doc));
+        self.etag.shrink_to_fit();
+        self.targets.shrink_to_fit();
+    }
+
     pub fn properties(&self) -> Option<&Map<String, Value>> {
         self.doc.get("properties").and_then(Value::as_object)
     }
