@@ -7,7 +7,7 @@
 
 use crate::run;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use testkit::tools;
 
@@ -23,7 +23,7 @@ const DEBIAN_PACKAGES: &[Package] = &[
     Package { name: "python3", why: "the official Python client", probe: &["python3", "--version"] },
     Package {
         name: "python3-venv",
-        why: "target/venv, where the Python client is installed",
+        why: "target/venv and its like, where Python clients are installed",
         probe: &["python3", "-c", "import venv, ensurepip"],
     },
     Package { name: "git", why: "the check that tests leave the tree clean", probe: &["git", "--version"] },
@@ -33,13 +33,21 @@ const DEBIAN_PACKAGES: &[Package] = &[
 #[derive(Default)]
 pub(crate) struct Clients {
     python: Option<PathBuf>,
+    python_azure: Option<PathBuf>,
+    az: Option<PathBuf>,
     kubectl: Option<PathBuf>,
 }
 
 impl Clients {
     /// Puts them into the environment of a test run.
     pub(crate) fn tell(&self, command: &mut Command) {
-        for (name, path) in [("ZAFFRE_PYTHON", &self.python), ("KUBECTL", &self.kubectl)] {
+        let all = [
+            ("ZAFFRE_PYTHON", &self.python),
+            ("ZAFFRE_PYTHON_AZURE", &self.python_azure),
+            ("ZAFFRE_PYTHON_AZ", &self.az),
+            ("KUBECTL", &self.kubectl),
+        ];
+        for (name, path) in all {
             if let Some(path) = path {
                 command.env(name, path);
             }
@@ -49,16 +57,28 @@ impl Clients {
 
 pub(crate) fn run() -> Result<Clients> {
     packages();
-    let python = python(&tools::target_dir().join("venv"))?;
-    let kubectl = tools::kubectl();
-    // Built now so that no test's deadline pays for compiling it.
-    let manager = tools::go_manager();
-    for (what, path) in [("python", &python), ("kubectl", &kubectl), ("go manager", &manager)] {
+    let clients = Clients {
+        python: python("venv", "requirements.txt")?,
+        python_azure: python("venv-azure", "requirements-azure.txt")?,
+        az: python("venv-az", "requirements-az.txt")?,
+        kubectl: tools::kubectl(),
+    };
+    // Built now so that no test's deadline pays for compiling them.
+    let (manager, probe) = (tools::go_manager(), tools::go_azure());
+    let found = [
+        ("python", &clients.python),
+        ("python with Azure's SDK", &clients.python_azure),
+        ("python with the Azure CLI", &clients.az),
+        ("kubectl", &clients.kubectl),
+        ("go manager", &manager),
+        ("go probe of Azure", &probe),
+    ];
+    for (what, path) in found {
         if let Some(path) = path {
             println!("  {what}: {}", path.display());
         }
     }
-    Ok(Clients { python, kubectl })
+    Ok(clients)
 }
 
 fn packages() {
@@ -90,9 +110,10 @@ fn packages() {
     }
 }
 
-/// A virtual environment that holds exactly the committed requirements.
-fn python(venv: &Path) -> Result<Option<PathBuf>> {
-    let requirements = tools::workspace_root().join("interop/python/requirements.txt");
+/// A virtual environment that holds exactly the committed requirements. Clients with pins of their own have one each.
+fn python(name: &str, requirements: &str) -> Result<Option<PathBuf>> {
+    let venv = tools::target_dir().join(name);
+    let requirements = tools::workspace_root().join("interop/python").join(requirements);
     let wanted = std::fs::read_to_string(&requirements)
         .with_context(|| format!("cannot read {}", requirements.display()))?;
     let (program, stamp) = (venv.join("bin/python"), venv.join("requirements.installed"));
@@ -105,10 +126,20 @@ fn python(venv: &Path) -> Result<Option<PathBuf>> {
     }
     println!("  installing {} into {}", requirements.display(), venv.display());
     let mut create = Command::new("python3");
-    create.args(["-m", "venv", "--clear"]).arg(venv);
+    create.args(["-m", "venv", "--clear"]).arg(&venv);
     let mut install = Command::new(&program);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    install.arg(&requirements);
+    // Everything is pinned, so there is nothing to resolve; and most of it is never imported, so compiling all of it
+    // would take longer than installing it.
+    install.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-compile",
+    ]);
+    install.arg("--requirement").arg(&requirements);
     if let Err(e) = run::visibly(create).and_then(|()| run::visibly(install)) {
         tools::skipped(&format!("Python clients: {e:#}"));
         return Ok(None);

@@ -2,16 +2,17 @@
 //!
 //! Resource ids, error bodies, api-versions, long-running operations, pages, system data and the resource
 //! envelope: the words that the client, the simulator and the resource providers share, so that drift between
-//! them is a compile error. Nothing here does IO, reads a clock or knows a resource type.
+//! them is a compile error. Nothing here does IO or reads a clock. [`types`] has the resource types we work with.
 //!
 //! Rejected: one struct per segment of an id (every consumer wants the text back, in the casing it came in),
-//! and typed bodies for every resource (Azure adds fields weekly; [`Resource`] keeps what it does not know).
+//! and bodies that are closed (Azure adds fields weekly; [`Resource`] and [`types`] keep what they do not know).
 
 mod error;
 mod id;
 mod lro;
 mod page;
 mod resource;
+pub mod types;
 mod version;
 
 pub use error::{ErrorBody, ErrorDetail, code};

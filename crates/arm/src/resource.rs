@@ -83,7 +83,7 @@ pub struct Identity {
 }
 
 /// A resource whose properties are `P`; with the default, any resource at all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource<P = Map<String, Value>> {
     #[serde(default, skip_serializing_if = "Option::is_none")]

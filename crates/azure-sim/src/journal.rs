@@ -7,10 +7,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
+    /// Counts from 1 and is never used twice: readers go on after the last one they saw.
+    pub number: u64,
     pub at: String,
     pub method: String,
     pub path: String,
@@ -26,7 +29,8 @@ pub struct Entry {
 /// Older entries make room.
 const MAX_ENTRIES: usize = 100_000;
 
-/// An entry at rest: texts that repeat are shared, so that a full journal stays small.
+/// An entry at rest: texts that repeat are shared, so that a full journal stays small. Its number follows from its
+/// place.
 #[derive(Debug)]
 struct Kept {
     at: Timestamp,
@@ -48,14 +52,44 @@ enum Scope {
     Other(Box<str>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Journal {
     entries: VecDeque<Kept>,
     shared: HashSet<Arc<str>>,
+    /// The number of the newest entry; a watch, so that readers may wait for the next.
+    last: watch::Sender<u64>,
+}
+
+impl Default for Journal {
+    fn default() -> Journal {
+        Journal { entries: VecDeque::new(), shared: HashSet::new(), last: watch::Sender::new(0) }
+    }
 }
 
 /// Beyond so many different texts they are not shared any more.
 const MAX_SHARED: usize = 10_000;
+
+impl Kept {
+    fn shown(&self, number: u64) -> Entry {
+        let text = |t: &Option<Arc<str>>| t.as_ref().map(|t| t.to_string());
+        Entry {
+            number,
+            at: self.at.to_string(),
+            method: self.method.to_string(),
+            path: self.path.to_string(),
+            status: self.status,
+            principal: text(&self.principal),
+            action: text(&self.action),
+            scope: self.scope.as_ref().map(|s| match s {
+                Scope::OfPath(n) => self.path.get(..*n).unwrap_or_default().to_owned(),
+                Scope::Other(t) => t.to_string(),
+            }),
+            granted_by: text(&self.granted_by),
+            error: text(&self.error),
+            micros: self.micros,
+        }
+    }
+}
 
 impl Journal {
     fn share(&mut self, text: &str) -> Arc<str> {
@@ -94,25 +128,32 @@ impl Journal {
             error,
             micros,
         });
+        self.last.send_modify(|n| *n += 1);
+    }
+
+    /// All entries, the newest first.
+    fn backwards(&self) -> impl Iterator<Item = (u64, &Kept)> {
+        (1..=self.last()).rev().zip(self.entries.iter().rev())
     }
 
     pub fn entries(&self) -> Vec<Entry> {
-        let text = |t: &Option<Arc<str>>| t.as_ref().map(|t| t.to_string());
-        let shown = |k: &Kept| Entry {
-            at: k.at.to_string(),
-            method: k.method.to_string(),
-            path: k.path.to_string(),
-            status: k.status,
-            principal: text(&k.principal),
-            action: text(&k.action),
-            scope: k.scope.as_ref().map(|s| match s {
-                Scope::OfPath(n) => k.path.get(..*n).unwrap_or_default().to_owned(),
-                Scope::Other(t) => t.to_string(),
-            }),
-            granted_by: text(&k.granted_by),
-            error: text(&k.error),
-            micros: k.micros,
-        };
-        self.entries.iter().map(shown).collect()
+        self.page(0, usize::MAX, |_| true)
+    }
+
+    /// Of the entries after number `after` whose principal fits, the newest `limit`, oldest first.
+    pub fn page(&self, after: u64, limit: usize, fits: impl Fn(Option<&str>) -> bool) -> Vec<Entry> {
+        let new = self.backwards().take_while(|(number, _)| *number > after);
+        let fitting = new.filter(|(_, k)| fits(k.principal.as_deref())).take(limit);
+        let mut page: Vec<Entry> = fitting.map(|(number, k)| k.shown(number)).collect();
+        page.reverse();
+        page
+    }
+
+    pub fn last(&self) -> u64 {
+        *self.last.borrow()
+    }
+
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
     }
 }

@@ -391,6 +391,13 @@ impl World {
         let tenant_id = &self.login.tenant;
         match (call.method.as_str(), words.as_slice()) {
             ("GET", ["common", "discovery", "instance"]) => Reply::ok(entra::instance(&call.base, tenant_id)),
+            ("GET", [tenant, .., ".well-known", "openid-configuration"])
+                if !entra::is_tenant(tenant_id, tenant) =>
+            {
+                let (trace, correlation) = (self.random.uuid(), self.random.uuid());
+                let why = entra::Refusal::tenant(tenant);
+                Reply::json(StatusCode::BAD_REQUEST, why.json(&trace, &correlation, self.now()))
+            }
             ("GET", [_, "v2.0", ".well-known", "openid-configuration"]) => {
                 Reply::ok(entra::discovery(&call.base, tenant_id, true))
             }
@@ -463,6 +470,31 @@ impl World {
         self.journal.lock().entries()
     }
 
+    /// The newest `limit` entries after number `after`, of one principal if it is given (name, object or client id).
+    pub fn journal_page(&self, after: u64, limit: usize, principal: Option<&str>) -> Value {
+        let state = self.state.lock();
+        let known = |id: &str| state.directory.principal(id);
+        let fits = |who: Option<&str>| {
+            principal.is_none_or(|wanted| {
+                let same = |id: &str| id.eq_ignore_ascii_case(wanted);
+                let named = |id: &str| known(id).is_some_and(|p| p.name == wanted || same(&p.client_id));
+                who.is_some_and(|id| same(id) || named(id))
+            })
+        };
+        let (page, last) = {
+            let journal = self.journal.lock();
+            (journal.page(after, limit, fits), journal.last())
+        };
+        let who = page.iter().filter_map(|e| e.principal.as_deref());
+        let names = names(&state, who);
+        json!({"value": page, "last": last, "names": names})
+    }
+
+    /// Changes when the journal grows.
+    pub fn journal_news(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.journal.lock().watch()
+    }
+
     /// Ends all operations under way; how many there were.
     pub fn finish_operations(&self) -> usize {
         let now = self.now();
@@ -481,13 +513,12 @@ impl World {
         // Looked at on a copy: asking changes nothing.
         let mut state = self.state.lock().clone();
         state.settle(self.now());
-        let left: Vec<Value> = state
-            .records
-            .values()
-            .filter(|r| !r.seeded)
+        let made = || state.records.values().filter(|r| !r.seeded);
+        let left: Vec<Value> = made()
             .map(|r| json!({"id": r.id.as_str(), "createdBy": &*r.created_by, "createdAt": r.created.to_string()}))
             .collect();
-        json!({"value": left})
+        let names = names(&state, made().map(|r| &*r.created_by));
+        json!({"value": left, "names": names})
     }
 
     /// Per principal: actions used, and the patterns granted of which none was used.
@@ -516,6 +547,11 @@ impl World {
             .collect();
         json!({"value": report})
     }
+}
+
+/// What the principals are called, by object id.
+fn names<'a>(state: &State, ids: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, String> {
+    ids.filter_map(|id| Some((id, state.directory.principal(id)?.name.clone()))).collect()
 }
 
 fn unremembered() -> Reply {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod client;
+mod deployments;
 mod deterministic;
 mod edge;
 mod federated;

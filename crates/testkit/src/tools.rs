@@ -84,6 +84,11 @@ pub fn go_manager() -> Option<PathBuf> {
     go_program("manager", "the controller-runtime manager (install Go so it can be built)", "")
 }
 
+/// The program on Azure's SDK under `interop/go/azure`, built, or missing with a message.
+pub fn go_azure() -> Option<PathBuf> {
+    go_program("azure", "the probe on Azure's SDK for Go (install Go so it can be built)", "")
+}
+
 fn go_program(name: &str, what: &str, flags: &str) -> Option<PathBuf> {
     let Some(go) = go() else {
         skipped(what);
@@ -102,11 +107,28 @@ fn go_program(name: &str, what: &str, flags: &str) -> Option<PathBuf> {
 /// A Python with the packages of `interop/python/requirements.txt`: `ZAFFRE_PYTHON`, or the virtual environment
 /// that `cargo xtask setup` makes, or missing with a message.
 pub fn python() -> Option<PathBuf> {
-    let venv = target_dir().join("venv/bin/python");
-    let found =
-        crate::env::var("ZAFFRE_PYTHON").map(PathBuf::from).or_else(|| executable(&venv).then_some(venv));
+    venv("ZAFFRE_PYTHON", "venv", "the Python client")
+}
+
+/// The same for Azure's SDK (`requirements-azure.txt`, `ZAFFRE_PYTHON_AZURE`).
+pub fn python_azure() -> Option<PathBuf> {
+    venv("ZAFFRE_PYTHON_AZURE", "venv-azure", "Azure's SDK for Python")
+}
+
+/// The same for the Azure CLI (`requirements-az.txt`, `ZAFFRE_PYTHON_AZ`); `az` is beside it.
+pub fn python_az() -> Option<PathBuf> {
+    venv("ZAFFRE_PYTHON_AZ", "venv-az", "the Azure CLI")
+}
+
+fn venv(variable: &str, name: &str, what: &str) -> Option<PathBuf> {
+    let dir = target_dir().join(name);
+    // A stamp is written last: without it the installation was interrupted.
+    let whole = dir.join("requirements.installed").exists();
+    let program = dir.join("bin/python");
+    let made = (whole && executable(&program)).then_some(program);
+    let found = crate::env::var(variable).map(PathBuf::from).or(made);
     if found.is_none() {
-        skipped("Python clients (run `cargo xtask setup`, which makes target/venv)");
+        skipped(&format!("{what} (run `cargo xtask setup`, which makes target/{name})"));
     }
     found
 }

@@ -1,5 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
+pub mod azure;
+
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +18,9 @@ use std::path::PathBuf;
     after_help = "Start here:\n  \
         zaffre demo                                     see it work, nothing needed, nothing left behind\n  \
         zaffre serve kube --kubeconfig-out kc           a Kubernetes API server for kubectl\n  \
-        KUBECONFIG=kc kubectl api-resources\n\n\
+        KUBECONFIG=kc kubectl api-resources\n  \
+        zaffre serve azure --env-out env                an Azure for az and the SDKs\n  \
+        . ./env && zaffre azure journal                 what was asked of it\n\n\
         Each command explains itself: zaffre help serve kube"
 )]
 pub struct Cli {
@@ -32,6 +36,10 @@ pub struct Cli {
 pub enum Command {
     /// Run one part of the system in the foreground
     Serve(Serve),
+    /// Ask a running Azure simulator what happened: journal, leaks, rights
+    #[command(long_about = "Ask a running Azure simulator what happened: journal, leaks, rights\n\n\
+        The simulator is the one whose environment is sourced (`. ./env`), or the one of --admin.")]
+    Azure(azure::AzureArgs),
     /// Show the system at work on embedded defaults, then stop
     Demo(DemoArgs),
     /// Print a completion script for your shell
@@ -64,6 +72,17 @@ pub enum ServeWhat {
         zaffre serve kube --in-memory --nodes 3 --kubeconfig-out kc\n  \
         zaffre serve kube --data-dir ./cluster --kubeconfig-out kc --audit-log audit.jsonl")]
     Kube(KubeArgs),
+    /// An Azure: Resource Manager, Entra ID and Graph, as real clients expect them
+    ///
+    /// Prints `ready https://localhost:PORT` on standard output once it serves, and runs until Ctrl-C or SIGTERM. It
+    /// begins with one tenant, one subscription, an Owner service principal, the providers, and the public DNS zone
+    /// example.zaffre.test in resource group zaffre-dns. It never calls Azure, and its proxy leads nowhere else.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve azure --in-memory --env-out env\n  \
+        . ./env && az login --service-principal -u $AZURE_CLIENT_ID -p $AZURE_CLIENT_SECRET -t $AZURE_TENANT_ID\n  \
+        zaffre serve azure --data-dir ./azure --profile real --env-out env --creds-out creds.json\n  \
+        zaffre serve azure --in-memory --rp Microsoft.RedHatOpenShift=http://127.0.0.1:8443")]
+    Azure(azure::ServeArgs),
 }
 
 #[derive(Debug, Args)]

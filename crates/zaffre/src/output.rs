@@ -43,6 +43,24 @@ pub fn value(format: Format, v: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Rows below their headings, each column as wide as its widest cell; the last is not padded.
+pub fn table(head: &[&str], rows: &[Vec<String>]) {
+    let mut widths: Vec<usize> = head.iter().map(|h| h.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let print = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        line(padded.collect::<Vec<_>>().join("  ").trim_end());
+    };
+    print(&mut head.iter().copied());
+    for row in rows {
+        print(&mut row.iter().map(String::as_str));
+    }
+}
+
 pub fn version(format: Format) -> anyhow::Result<()> {
     let v = json!({
         "version": env!("CARGO_PKG_VERSION"),

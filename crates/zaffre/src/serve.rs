@@ -1,4 +1,6 @@
-//! `zaffre serve kube`.
+//! `zaffre serve kube`, and beside it `serve azure`.
+
+pub mod azure;
 
 use crate::cli::KubeArgs;
 use crate::living::{self, Living, Wanted};

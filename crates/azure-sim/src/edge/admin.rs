@@ -7,6 +7,10 @@ use http::StatusCode;
 use jiff::SignedDuration;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a reader of the journal may wait for news, in seconds.
+const MAX_WAIT: u64 = 60;
 
 pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
     let failed = |why: String| Reply::json(StatusCode::INTERNAL_SERVER_ERROR, json!({"error": why}));
@@ -26,7 +30,10 @@ pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
             }
             Err(e) => failed(chain(&e)),
         },
-        ("GET", "journal") => Reply::ok(json!({"value": world.journal()})),
+        ("GET", "journal") => match journal(world, call).await {
+            Ok(reply) => reply,
+            Err(why) => Reply::json(StatusCode::BAD_REQUEST, json!({"error": why})),
+        },
         ("GET", "leaks") => Reply::ok(world.leaks()),
         ("GET", "least-privilege") => Reply::ok(world.least_privilege()),
         ("GET", "clock") => Reply::ok(json!({"now": world.now().to_string()})),
@@ -43,6 +50,32 @@ pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
             Err(e) => failed(chain(&e)),
         },
         _ => Reply::json(StatusCode::NOT_FOUND, json!({"error": "unknown"})),
+    }
+}
+
+fn number(call: &Call, name: &str, absent: u64) -> Result<u64, String> {
+    match call.query(name) {
+        None => Ok(absent),
+        Some(text) => text.parse().map_err(|_| format!("{name}= takes a whole number, not '{text}'")),
+    }
+}
+
+/// `?after=N` the entries after that one, `?limit=N` the newest of them, `?principal=` those of one, by name or
+/// id, `?wait=SECONDS` until there is one.
+async fn journal(world: &World, call: &Call) -> Result<Reply, String> {
+    let after = number(call, "after", 0)?;
+    let limit = usize::try_from(number(call, "limit", u64::MAX)?).unwrap_or(usize::MAX);
+    let wait = Duration::from_secs(number(call, "wait", 0)?.min(MAX_WAIT));
+    let principal = call.query("principal");
+    let deadline = tokio::time::Instant::now() + wait;
+    let mut news = world.journal_news();
+    loop {
+        news.borrow_and_update();
+        let page = world.journal_page(after, limit, principal);
+        let empty = page["value"].as_array().is_none_or(Vec::is_empty);
+        if !empty || !matches!(tokio::time::timeout_at(deadline, news.changed()).await, Ok(Ok(()))) {
+            return Ok(Reply::ok(page));
+        }
     }
 }
 

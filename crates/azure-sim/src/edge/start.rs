@@ -18,7 +18,7 @@ use hyper_util::server::conn::auto;
 use jiff::Timestamp;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -267,13 +267,29 @@ impl AzureSim {
 
     /// `export` lines: all that a client needs. Through the proxy, clients for public Azure work unchanged.
     pub fn env(&self) -> String {
-        let quoted = |v: &str| v.replace('\'', "'\\''");
-        self.variables().iter().map(|(k, v)| format!("export {k}='{}'\n", quoted(v))).collect()
+        self.env_with(self.ca_file.as_deref(), None)
     }
 
-    /// The same as names and values.
+    /// The same, with the bundle of authorities that clients are to trust, and a directory where `az` keeps its
+    /// logins: those of the simulator must not mix with a person's own.
+    pub fn env_with(&self, ca_bundle: Option<&Path>, az_config: Option<&Path>) -> String {
+        let quoted = |v: &str| v.replace('\'', "'\\''");
+        let variables = self.variables_with(ca_bundle, az_config);
+        variables.iter().map(|(k, v)| format!("export {k}='{}'\n", quoted(v))).collect()
+    }
+
+    /// The environment as names and values.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
+        self.variables_with(self.ca_file.as_deref(), None)
+    }
+
+    fn variables_with(
+        &self,
+        ca_bundle: Option<&Path>,
+        az_config: Option<&Path>,
+    ) -> Vec<(&'static str, String)> {
         let c = self.creds();
+        let text = |s: &str| s.to_owned();
         let mut lines = vec![
             ("AZURE_TENANT_ID", c.tenant_id.clone()),
             ("AZURE_SUBSCRIPTION_ID", c.subscription_id.clone()),
@@ -284,12 +300,18 @@ impl AzureSim {
             ("ZAFFRE_AZURE_ADMIN_URL", self.admin_url()),
             ("HTTPS_PROXY", self.proxy_url()),
             ("https_proxy", self.proxy_url()),
-            ("NO_PROXY", "localhost,127.0.0.1".to_owned()),
+            ("NO_PROXY", text("localhost,127.0.0.1")),
+            ("no_proxy", text("localhost,127.0.0.1")),
         ];
-        if let Some(path) = &self.ca_file {
-            for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
-                lines.push((name, path.display().to_string()));
-            }
+        for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
+            lines.extend(ca_bundle.map(|path| (name, path.display().to_string())));
+        }
+        if let Some(dir) = az_config {
+            lines.push(("AZURE_CONFIG_DIR", dir.display().to_string()));
+            // As a custom cloud, az would ask the public cloud whether our login host exists; and it has nobody to
+            // report its usage to.
+            lines.push(("AZURE_CORE_INSTANCE_DISCOVERY", text("false")));
+            lines.push(("AZURE_CORE_COLLECT_TELEMETRY", text("false")));
         }
         lines
     }

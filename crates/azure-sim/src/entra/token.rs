@@ -47,8 +47,7 @@ pub async fn exchange(
     now: Timestamp,
 ) -> Result<Value, Refusal> {
     let form = Form(form);
-    let known = [state.tenant.as_str(), "zaffre.test", "organizations", "common"];
-    if !known.iter().any(|t| t.eq_ignore_ascii_case(tenant)) {
+    if !super::is_tenant(&state.tenant, tenant) {
         return Err(Refusal::tenant(tenant));
     }
     let grant = form.need("grant_type")?;

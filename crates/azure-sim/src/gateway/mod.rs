@@ -6,11 +6,13 @@
 
 mod action;
 mod authorization;
+mod deployments;
 mod groups;
 mod lists;
 mod operations;
 mod providers;
 mod stages;
+mod template;
 mod throttle;
 mod tree;
 mod views;
@@ -217,6 +219,7 @@ fn resource(mut cx: Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
             return lists::subscription(&cx, id);
         }
         "microsoft.resources/resourcegroups" => return groups::serve(&mut cx, id),
+        "microsoft.resources/deployments" => return deployments::serve(&mut cx, id),
         "microsoft.resources/tags" => return groups::tags(&mut cx, id),
         "microsoft.authorization/roleassignments" => return authorization::assignment(&mut cx, id),
         "microsoft.authorization/roledefinitions" => return authorization::definition(&mut cx, id),
@@ -239,6 +242,9 @@ fn resource(mut cx: Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
 
 /// A word after a resource: a collection of children, or an action.
 fn child(cx: Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault> {
+    if id.resource_type().is(kinds::DEPLOYMENTS) && word == "validate" && cx.call.method == Method::POST {
+        return deployments::validate(&cx, id);
+    }
     if cx.call.method != Method::GET {
         return Err(not_allowed(&cx));
     }

@@ -50,8 +50,17 @@ fn type_of(target: &Target) -> Option<String> {
 }
 
 /// Words that are not types although they stand where types stand.
-const NOT_TYPES: [&str; 8] =
-    ["register", "unregister", "permissions", "tags", "recordsets", "all", "denyassignments", "locations"];
+const NOT_TYPES: [&str; 9] = [
+    "register",
+    "unregister",
+    "permissions",
+    "tags",
+    "recordsets",
+    "all",
+    "denyassignments",
+    "locations",
+    "validate",
+];
 
 /// The namespace that answers for a request, if one does. Registering is Resource Manager's own affair.
 pub fn namespace(target: &Target) -> Option<&str> {

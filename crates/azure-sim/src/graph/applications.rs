@@ -105,6 +105,8 @@ fn update(cx: &Cx<'_>, app: &mut App, body: Map<String, Value>) -> Result<Vec<Se
                 for g in &given {
                     // Those already known are listed without their key.
                     let Some(text) = g["key"].as_str() else { continue };
+                    // az leaves the line breaks of PEM in it.
+                    let text: String = text.split_whitespace().collect();
                     let der =
                         STANDARD.decode(text).ok().filter(|d| x509_parser::parse_x509_certificate(d).is_ok());
                     let der =

@@ -229,7 +229,7 @@ impl Kind {
 
 /// All rows.
 pub static TABLE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    let mut rows = vec![groups(), locks(), assignments(), definitions(), proxied()];
+    let mut rows = vec![groups(), deployments(), locks(), assignments(), definitions(), proxied()];
     rows.extend(network::rows());
     rows.extend(dns::rows());
     rows.extend(identity::rows());
@@ -281,6 +281,7 @@ pub fn resolve(full: &str) -> Option<(&'static Kind, Option<&'static Part>)> {
 }
 
 const GROUPS: &str = "Microsoft.Resources/resourceGroups";
+pub const DEPLOYMENTS: &str = "Microsoft.Resources/deployments";
 pub const LOCKS: &str = "Microsoft.Authorization/locks";
 pub const ASSIGNMENTS: &str = "Microsoft.Authorization/roleAssignments";
 pub const DEFINITIONS: &str = "Microsoft.Authorization/roleDefinitions";
@@ -294,6 +295,17 @@ fn groups() -> Kind {
     Kind {
         namespace: "Microsoft.Resources",
         path: "resourceGroups",
+        etag: Etag::None,
+        tracked: false,
+        ..BASE
+    }
+}
+
+fn deployments() -> Kind {
+    Kind {
+        namespace: "Microsoft.Resources",
+        path: "deployments",
+        located: Located::Nowhere,
         etag: Etag::None,
         tracked: false,
         ..BASE

@@ -1,6 +1,8 @@
-//! `zaffre demo`: the main job on embedded defaults. For now that is Kubernetes: a cluster in memory, a custom
-//! resource, objects created, patched and watched; then workloads that roll and serve, and many clusters.
+//! `zaffre demo`: the main job on embedded defaults. For now that is two worlds: Kubernetes (a cluster in memory, a
+//! custom resource, objects created, patched and watched; then workloads that roll and serve, and many clusters), and
+//! Azure (a network, an identity and its role, planned and made by our client).
 
+mod azure;
 mod living;
 
 use crate::cli::{DemoArgs, Format};
@@ -53,7 +55,9 @@ impl Report {
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let mut r = Report { text: args.output == Format::Text, steps: Vec::new(), started: Instant::now() };
     if r.text {
-        output::line("zaffre demo: an embedded Kubernetes cluster, in this process, in memory\n");
+        output::line(
+            "zaffre demo: an embedded Kubernetes and an embedded Azure, in this process, in memory\n",
+        );
     }
     tokio::select! {
         result = work(&mut r) => result?,
@@ -61,7 +65,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     }
     if r.text {
         output::line(
-            "\nNext: zaffre serve kube --kubeconfig-out kc, then KUBECONFIG=kc kubectl get namespaces",
+            "\nNext: zaffre serve kube --kubeconfig-out kc, then KUBECONFIG=kc kubectl get namespaces\n      \
+             zaffre serve azure --env-out env, then . ./env && az login, as `zaffre help serve azure` says",
         );
         return Ok(());
     }
@@ -129,6 +134,7 @@ async fn work(r: &mut Report) -> anyhow::Result<()> {
     living::work(r, &server).await?;
     listening.drain().await;
     server.stop().await;
+    azure::work(r).await?;
     r.step("stopped", "nothing left behind");
     Ok(())
 }

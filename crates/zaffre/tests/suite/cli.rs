@@ -21,6 +21,10 @@ fn help_teaches() {
     testkit::golden!("help.txt", &run(&["--help"]));
     testkit::golden!("help-serve-kube.txt", &run(&["help", "serve", "kube"]));
     testkit::golden!("help-demo.txt", &run(&["help", "demo"]));
+    testkit::golden!("help-serve-azure.txt", &run(&["help", "serve", "azure"]));
+    testkit::golden!("help-azure.txt", &run(&["help", "azure"]));
+    testkit::golden!("help-azure-journal.txt", &run(&["help", "azure", "journal"]));
+    testkit::golden!("help-azure-leaks.txt", &run(&["help", "azure", "leaks"]));
 }
 
 #[test]
@@ -30,7 +34,10 @@ fn version_and_completion() {
     assert_eq!(v["kubernetes"], "1.34");
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completion", shell]);
-        assert!(script.contains("zaffre") && script.contains("kubeconfig-out"), "{shell}: {script}");
+        assert!(
+            ["zaffre", "kubeconfig-out", "creds-out", "least-privilege"].iter().all(|w| script.contains(w)),
+            "{shell}: {script}"
+        );
     }
 }
 
@@ -39,7 +46,7 @@ fn the_demo_shows_every_step() {
     let v: serde_json::Value = serde_json::from_str(&run(&["demo", "-o", "json"])).unwrap();
     let steps: Vec<&str> =
         v["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
-    assert_eq!(steps.len(), 16, "{steps:?}");
+    assert_eq!(steps.len(), 22, "{steps:?}");
     assert_eq!(steps.last(), Some(&"stopped"));
 }
 

@@ -1,6 +1,7 @@
 //! Every command in the documentation runs, as it stands there.
 
 use crate::zaffre;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::Server;
@@ -35,11 +36,17 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(kubectl: PathBuf) -> Reader {
+    /// Programs on the reader's PATH: what a name runs.
+    fn new(programs: &[(&str, String)]) -> Reader {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
-        std::os::unix::fs::symlink(kubectl, bin.join("kubectl")).unwrap();
+        let own = ("zaffre", env!("CARGO_BIN_EXE_zaffre").to_owned());
+        for (name, runs) in programs.iter().chain([&own]) {
+            let path = bin.join(name);
+            std::fs::write(&path, format!("#!/bin/sh\nexec {runs} \"$@\"\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
         #[allow(clippy::disallowed_methods, reason = "the test's own PATH, extended")]
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         Reader { dir, path, exports: String::new(), server: None, last_start: String::new() }
@@ -62,10 +69,10 @@ impl Reader {
     }
 
     fn type_in(&mut self, command: &str) {
-        if command.starts_with("zaffre serve kube") {
+        if command.starts_with("zaffre serve ") {
             return self.start(command);
         }
-        if command.starts_with("export ") {
+        if command.starts_with("export ") || command.starts_with(". ") {
             self.exports.push_str(command);
             self.exports.push('\n');
         }
@@ -87,12 +94,23 @@ fn page(name: &str) -> Vec<Vec<String>> {
     blocks(&std::fs::read_to_string(Path::new(&path)).unwrap())
 }
 
-fn kubectl() -> Option<PathBuf> {
+fn kubectl() -> Option<[(&'static str, String); 1]> {
     let found = testkit::tools::kubectl();
     if found.is_none() {
         testkit::tools::skipped("commands of the documentation: there is no kubectl and no go to build one");
     }
-    found
+    Some([("kubectl", found?.display().to_string())])
+}
+
+/// `az`, and a `python` with Azure's SDK.
+fn azure_clients() -> Option<[(&'static str, String); 2]> {
+    let (az, python) = (testkit::tools::python_az()?, testkit::tools::python_azure()?);
+    Some([("az", format!("{} -m azure.cli", az.display())), ("python", python.display().to_string())])
+}
+
+/// Whether a block is about Azure: the pages begin such with starting the simulator.
+fn starts_azure(block: &[String]) -> bool {
+    block.iter().any(|c| c.starts_with("zaffre serve azure"))
 }
 
 #[test]
@@ -104,15 +122,16 @@ fn the_readme() {
     assert!(std::fs::read_to_string(ci).unwrap().contains("exec cargo xtask ci"));
     assert!(zaffre().arg("demo").output().unwrap().status.success());
     let Some(kubectl) = kubectl() else { return };
-    let mut reader = Reader::new(kubectl);
-    let (last, tour) = blocks[1..].split_last().unwrap();
-    for command in tour.iter().flatten() {
+    let mut reader = Reader::new(&kubectl);
+    let kube: Vec<&Vec<String>> = blocks[1..].iter().take_while(|b| !starts_azure(b)).collect();
+    let (last, tour) = kube.split_last().unwrap();
+    for command in tour.iter().copied().flatten() {
         reader.type_in(command);
     }
     // "Stop the server and start it again: the berth is still there."
     let again = reader.last_start.clone();
     reader.start(&again);
-    for command in last {
+    for command in last.iter() {
         reader.type_in(command);
     }
     reader.stop();
@@ -121,7 +140,7 @@ fn the_readme() {
 #[test]
 fn the_page_on_the_server() {
     let Some(kubectl) = kubectl() else { return };
-    let mut reader = Reader::new(kubectl);
+    let mut reader = Reader::new(&kubectl);
     for command in page("docs/kube.md").iter().flatten() {
         reader.type_in(command);
     }
@@ -131,8 +150,36 @@ fn the_page_on_the_server() {
 #[test]
 fn the_page_on_living_clusters() {
     let Some(kubectl) = kubectl() else { return };
-    let mut reader = Reader::new(kubectl);
+    let mut reader = Reader::new(&kubectl);
     for command in page("docs/embedded-kubernetes.md").iter().flatten() {
+        reader.type_in(command);
+    }
+    reader.stop();
+}
+
+#[test]
+fn the_readme_on_azure() {
+    let Some(clients) = azure_clients() else { return };
+    let mut reader = Reader::new(&clients);
+    let blocks = page("README.md");
+    let azure: Vec<&String> = blocks.iter().skip_while(|b| !starts_azure(b)).flatten().collect();
+    // Three commands: start it, source its environment, log in.
+    assert!(
+        azure[0].starts_with("zaffre serve azure")
+            && azure[1] == ". ./env"
+            && azure[2].starts_with("az login")
+    );
+    for command in azure {
+        reader.type_in(command);
+    }
+    reader.stop();
+}
+
+#[test]
+fn the_page_on_the_azure_simulator() {
+    let Some(clients) = azure_clients() else { return };
+    let mut reader = Reader::new(&clients);
+    for command in page("docs/azure-simulator.md").iter().flatten() {
         reader.type_in(command);
     }
     reader.stop();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::large_futures, reason = "a test fails by panicking")]
 
+mod azure;
+mod azure_clients;
 mod cli;
 mod differential;
 mod docs;
