@@ -80,6 +80,45 @@ async fn both_ways_in_lead_to_the_same_world() {
 }
 
 #[tokio::test]
+async fn regions_decide_access() {
+    let sim = AzureSim::start(Config::local(1)).await.unwrap();
+    let c = sim.creds();
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("grant_type", "client_credentials")
+        .append_pair("client_id", &c.client_id)
+        .append_pair("client_secret", c.secret())
+        .append_pair("scope", "https://authorization.azure.net/.default")
+        .finish();
+    let path = format!("/{}/oauth2/v2.0/token", c.tenant_id);
+    let proxy = sim.proxy_url();
+    let token =
+        through(&proxy, sim.ca_pem(), "login.microsoftonline.com", "POST", &path, &[], form).await.json();
+    let bearer = format!("Bearer {}", token["access_token"].as_str().unwrap());
+    let body = json!({
+        "Subject": {"Attributes": {"ObjectId": sim.world().owner_object()}},
+        "Actions": [{"Id": "Microsoft.Network/virtualNetworks/write"}, {"Id": "Microsoft.KeyVault/vaults/keys/read", "IsDataAction": true}],
+        "Resource": {"Id": format!("/subscriptions/{}", c.subscription_id)},
+    });
+    let path = "/providers/Microsoft.Authorization/checkAccess?api-version=2021-06-01-preview";
+    let auth = [("authorization", bearer.as_str())];
+    let answer = through(
+        &proxy,
+        sim.ca_pem(),
+        "westus2.authorization.azure.net",
+        "POST",
+        path,
+        &auth,
+        body.to_string(),
+    )
+    .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["value"][0]["accessDecision"], "Allowed");
+    assert_eq!(answer.json()["value"][1]["accessDecision"], "NotAllowed", "an owner has no data actions");
+    let (status, _) = connect(&proxy, b"CONNECT nowhere.authorization.azure.net:443 HTTP/1.1\r\n\r\n").await;
+    assert_eq!(status, 403);
+}
+
+#[tokio::test]
 async fn the_proxy_leads_nowhere_else() {
     let sim = AzureSim::start(Config::local(1)).await.unwrap();
     let long = format!("CONNECT management.azure.com:443 HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(20 << 10));

@@ -7,6 +7,7 @@
 //! document ([`Part`]): they are also addressable, but share its etag, its lock and its operation, as the real
 //! network provider has it.
 
+mod addresses;
 mod dns;
 pub use dns::{is_record_set, merge_record};
 mod identity;
