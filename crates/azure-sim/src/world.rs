@@ -462,7 +462,7 @@ impl World {
             (Ok(()), Some(reply)) => reply,
             _ => unremembered(),
         };
-        (reply, Some(caller.object_id.clone()))
+        (reply, Some(caller.object_id))
     }
 
     /// CheckAccess, version 2: what somebody may do, by the evaluator that decides it.
