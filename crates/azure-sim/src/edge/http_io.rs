@@ -71,8 +71,8 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Option<Respons
     let inner = async |call: Call, due: Due| match service {
         Service::Access => world.check_access(&call),
         Service::Arm | Service::ByPath => world.serve_under(&call, &due).await,
-        Service::Login => world.login(&call).await,
-        Service::Graph => world.graph(&call),
+        Service::Login => world.login_under(&call, &due).await,
+        Service::Graph => world.graph_under(&call, &due),
     };
     around(world, &name, call, inner).await.map(write)
 }

@@ -59,10 +59,11 @@ pub fn begin(
     let lasts = cx.profile.takes(&what, name.starts_with("Delete"), flow.lasts, bits);
     let due = lasts.and_then(|d| cx.now.checked_add(d).ok());
     let effect = cx.due.late(effect);
+    let name = cx.state.share(name);
     cx.state.begin(Operation {
         retry: flow.retry,
         accepted: !matches!(kind.operations, Operations::ByLocation),
-        ..Operation::new(token.clone(), due, effect, cx.state.word(name))
+        ..Operation::new(token.clone(), due, effect, name)
     });
     let (status, result) = urls(cx, kind, id, location, &guid);
     (token, status, result)

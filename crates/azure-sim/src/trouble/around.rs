@@ -38,8 +38,9 @@ where
         }
         None => {}
     }
-    // Resource Manager writes into its journal itself.
-    if !met.due.names.is_empty() && service != "arm" {
+    // These write into the journal themselves.
+    let writes = matches!(service, "arm" | "login" | "graph");
+    if !met.due.names.is_empty() && !writes {
         world.note_trouble(&call, &Reply::empty(http::StatusCode::OK), &met.due);
     }
     let (asked, due) = (met.due.partial.is_some().then(|| call.clone()), met.due.clone());

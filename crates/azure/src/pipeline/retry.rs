@@ -116,7 +116,8 @@ impl RetryPolicy {
             return None;
         }
         let said = match trouble {
-            Trouble::Answered { said, .. } => *said,
+            // "At once" is what a server says that does not mean to say anything.
+            Trouble::Answered { said, .. } => said.filter(|s| !s.is_zero()),
             _ => None,
         };
         let wait = match said {
@@ -170,6 +171,8 @@ mod tests {
             assert!(!again(true, &answered(status, "Conflict")), "{status}");
         }
         assert!(again(false, &answered(409, "AnotherOperationInProgress")));
+        let at_once = Trouble::Answered { status: 429, code: String::new(), said: Some(Duration::ZERO) };
+        assert!(policy.again(1, Duration::ZERO, true, &at_once, 0.0).unwrap() >= Duration::from_millis(600));
         let forbidden = answered(403, "AuthorizationFailed");
         assert!(!again(true, &forbidden), "meant, unless the caller says otherwise");
         let patient = RetryPolicy { settle: Duration::from_secs(60), ..RetryPolicy::default() };
