@@ -366,7 +366,7 @@ impl State {
                     wrong.push(format!("{key} refers to {root}, which is gone"));
                 }
             }
-            if let Some((op, _)) = &r.busy
+            if let Some((op, _)) = r.busy.as_deref()
                 && self.operations.get(op).is_none_or(|o| o.outcome.is_some())
             {
                 wrong.push(format!("{key} is busy with {op}, which does not run"));

@@ -23,8 +23,7 @@ impl History {
     pub fn look(&self, how: Stale, now: Timestamp) -> Option<(State, Timestamp)> {
         match how {
             Stale::Versions(n) => {
-                let at = self.0.len().checked_sub(n).or((!self.0.is_empty()).then_some(0))?;
-                let (ended, state) = self.0.get(at)?;
+                let (ended, state) = self.0.get(self.0.len().saturating_sub(n))?;
                 Some((state.clone(), (*ended).min(now)))
             }
             Stale::Seconds(s) => {

@@ -101,7 +101,9 @@ impl Lab {
                 Step::Finish => said.push(self.world.finish_operations().to_string()),
                 Step::Ask(method, path, body) => {
                     let reply = self.world.meet(self.call(method, path, body)).await;
-                    said.push(reply.map_or("dropped".to_owned(), |r| format!("{} {:?}", r.status, r.body)));
+                    said.push(
+                        reply.map_or_else(|| "dropped".to_owned(), |r| format!("{} {:?}", r.status, r.body)),
+                    );
                 }
             }
             let now = self.world.now();
