@@ -191,7 +191,7 @@ impl Client {
         &self.0.timing
     }
 
-    pub(crate) fn poll_default(&self) -> Duration {
+    pub fn poll_default(&self) -> Duration {
         self.0.poll_default
     }
 

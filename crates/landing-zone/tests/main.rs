@@ -1,0 +1,8 @@
+//! Landing zones on a simulated Azure: made, kept, changed, broken off, continued, taken away.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::large_futures, reason = "a test fails by panicking")]
+
+mod adversarial;
+mod golden;
+mod life;
+mod support;
