@@ -8,6 +8,8 @@ use azure::Client;
 use azure::credential::TokenRequest;
 use azure::ops::{DnsNs, DnsZones, FederatedCredentials, PublicIpAddresses, ResourceGroups, UserAssignedIdentities};
 use azure::ArmType;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::TryStreamExt;
 use serde::Serialize;
 use serde_json::Value;
@@ -88,28 +90,8 @@ impl Report {
 /// Who a token is made out to: its claims are read, not trusted; Azure checks the signature.
 fn claims(token: &str) -> Value {
     let part = token.split('.').nth(1).unwrap_or_default();
-    serde_json::from_slice(&base64url(part)).unwrap_or_default()
-}
-
-fn base64url(text: &str) -> Vec<u8> {
-    let digit = |c: u8| match c {
-        b'A'..=b'Z' => Some(c - b'A'),
-        b'a'..=b'z' => Some(c - b'a' + 26),
-        b'0'..=b'9' => Some(c - b'0' + 52),
-        b'-' => Some(62),
-        b'_' => Some(63),
-        _ => None,
-    };
-    let (mut out, mut bits, mut n) = (Vec::new(), 0_u32, 0);
-    for d in text.bytes().map_while(digit) {
-        bits = (bits << 6) | u32::from(d);
-        n += 6;
-        if n >= 8 {
-            n -= 8;
-            out.push((bits >> n) as u8);
-        }
-    }
-    out
+    let bytes = URL_SAFE_NO_PAD.decode(part.trim_end_matches('=')).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
 /// What each purpose writes, by provider.

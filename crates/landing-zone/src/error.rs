@@ -59,8 +59,6 @@ pub enum Error {
     Rights(Vec<crate::rights::Missing>),
     #[error("the result lacks {0}: run the command again")]
     Incomplete(String),
-    #[error("cannot write as YAML: {0}")]
-    Yaml(String),
     #[error("resource group {0} is still being deleted after {1} s: run the command again later")]
     Deleting(ResourceId, u64),
 }

@@ -59,5 +59,54 @@ pub fn infra(infra: &Infra, facts: &Facts) -> Result<String, Error> {
             set("workloadIdentities", Value::Null);
         }
     }
-    serde_saphyr::to_string(&sorted(Value::Object(out))).map_err(|e| Error::Yaml(e.to_string()))
+    let mut text = String::new();
+    yaml(&sorted(Value::Object(out)), 0, &mut text);
+    Ok(text)
+}
+
+/// A line per value, whatever its length: scripts read these files with grep and awk.
+fn yaml(v: &Value, depth: usize, out: &mut String) {
+    for (k, v) in v.as_object().into_iter().flatten() {
+        out.push_str(&"  ".repeat(depth));
+        out.push_str(k);
+        out.push(':');
+        match v {
+            Value::Object(m) if !m.is_empty() => {
+                out.push('\n');
+                yaml(v, depth + 1, out);
+                continue;
+            }
+            Value::String(s) if plain(s) => out.push_str(&format!(" {s}")),
+            // JSON is YAML.
+            other => out.push_str(&format!(" {other}")),
+        }
+        out.push('\n');
+    }
+}
+
+/// Whether a string needs no quotes: it cannot be read as anything but itself.
+fn plain(s: &str) -> bool {
+    let first = s.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'/');
+    let word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    first
+        && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b))
+        && s.bytes().any(|b| b.is_ascii_alphabetic())
+        && s.parse::<f64>().is_err()
+        && !s.starts_with("0x")
+        && !word.iter().any(|w| s.eq_ignore_ascii_case(w))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_stay_strings() {
+        let v = json!({"a": "", "b": "1e5", "c": "yes", "d": "x: y", "e": null, "f": "/a/b", "g": {"h": "12"}, "i": "0x1f"});
+        let mut text = String::new();
+        yaml(&v, 0, &mut text);
+        let back: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(back, v, "{text}");
+        assert!(text.contains("f: /a/b\n") && text.contains("a: \"\"\n"));
+    }
 }

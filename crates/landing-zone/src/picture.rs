@@ -83,9 +83,18 @@ impl Picture<'_> {
         let mut out = format!("{}\n\n", self.title);
         let by_id: BTreeMap<&ResourceId, &Step> = self.plan.steps.iter().map(|s| (&s.id, s)).collect();
         let mut above: Vec<&ResourceId> = Vec::new();
+        let groups: BTreeMap<&ResourceId, ResourceId> = by_id
+            .keys()
+            .filter_map(|id| Some((*id, ResourceId::group_scope(id.subscription()?, id.group()?).ok()?)))
+            .collect();
         for (id, step) in &by_id {
             while above.last().is_some_and(|a| !a.contains(id)) {
                 above.pop();
+            }
+            // A group that is not part of the plan still holds things that are.
+            if let Some(group) = groups.get(id).filter(|g| above.is_empty() && *g != *id) {
+                let _ = writeln!(out, "  in {group}");
+                above.push(group);
             }
             let path = match above.last() {
                 Some(a) => format!("…{}", &id.as_str()[a.as_str().len()..]),

@@ -4,5 +4,7 @@
 
 mod adversarial;
 mod golden;
+mod issuer;
 mod life;
 mod support;
+mod working;

@@ -33,13 +33,18 @@ fn options() -> ClientOptions {
 }
 
 pub async fn world() -> World {
-    world_with(Profile::Instant).await
+    make(Profile::Instant, Vec::new()).await
 }
 
-pub async fn world_with(profile: Profile) -> World {
+pub async fn world_trusting(trust: Vec<String>) -> World {
+    make(Profile::Instant, trust).await
+}
+
+async fn make(profile: Profile, trust: Vec<String>) -> World {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::local(7);
     config.profile = profile;
+    config.trust = trust;
     config.ca_file = Some(dir.path().join("ca.pem"));
     let sim = AzureSim::start(config).await.unwrap();
     let env = Env::parse(&sim.env());
