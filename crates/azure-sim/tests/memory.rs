@@ -302,3 +302,59 @@ async fn what_is_not_ours_is_refused() {
     std::fs::remove_file(gap.path().join("snapshot-1")).unwrap();
     assert!(matches!(open(gap.path()), MemoryError::Gap { .. }));
 }
+
+/// What the child of the next test does: makes groups in the directory it is told of, and says so after each.
+#[tokio::test]
+#[ignore = "only as a child of acknowledged_writes_survive_a_kill"]
+async fn child_that_writes() {
+    #[allow(clippy::disallowed_methods, reason = "how a test tells its child where to write")]
+    let Ok(dir) = std::env::var("AZURE_SIM_TEST_DIR") else { return };
+    let house = House::new();
+    let world = house.open(Path::new(&dir));
+    let token = world.owner_token().await;
+    for i in 0.. {
+        let g = format!("/subscriptions/{}/resourceGroups/g{i}?api-version=2021-04-01", world.subscription());
+        let made = ask(
+            &world,
+            &token,
+            "PUT",
+            &g,
+            Some(&json!({"location": "westus2", "tags": {"x": "y".repeat(200)}})),
+        );
+        assert!(made.status.is_success());
+        println!("made {i}");
+    }
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_a_kill() {
+    use std::io::BufRead;
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "memory::child_that_writes", "--ignored", "--nocapture"])
+        .env("AZURE_SIM_TEST_DIR", dir.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let made = |line: String| line.rsplit_once("made ").and_then(|(_, n)| n.parse::<usize>().ok());
+    let mut last = None;
+    for n in lines.filter_map(made) {
+        last = Some(n);
+        // In the middle of whatever it does then.
+        if n == 150 {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    let last = last.unwrap();
+    assert!(last >= 150, "it was killed at {last}");
+    let house = House::new();
+    let world = house.open(dir.path());
+    let token = world.owner_token().await;
+    for i in 0..=last {
+        let g = format!("/subscriptions/{}/resourceGroups/g{i}?api-version=2021-04-01", world.subscription());
+        assert_eq!(ask(&world, &token, "GET", &g, None).status, 200, "g{i} of {last}");
+    }
+}

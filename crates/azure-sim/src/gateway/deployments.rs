@@ -137,7 +137,7 @@ fn put(cx: &mut Cx<'_>, id: &ResourceId, group: &str) -> Result<Reply, Fault> {
         doc,
         etag: String::new(),
         phase: Phase::Updating,
-        busy: Some((token.clone(), None)),
+        busy: Some(Box::new((token.clone(), None))),
         targets: Vec::new(),
         created_by: old.as_ref().map_or_else(|| by.clone(), |o| o.created_by.clone()),
         created: old.as_ref().map_or(cx.now, |o| o.created),

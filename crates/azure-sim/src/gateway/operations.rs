@@ -51,10 +51,11 @@ pub fn begin(
     let guid = cx.state.guid(&key, "operation");
     let token: Arc<str> = guid.as_str().into();
     let due = cx.profile.lasts(flow.lasts).and_then(|d| cx.now.checked_add(d).ok());
+    let name = cx.state.share(name);
     cx.state.begin(Operation {
         retry: flow.retry,
         accepted: !matches!(kind.operations, Operations::ByLocation),
-        ..Operation::new(token.clone(), due, effect, cx.state.word(name))
+        ..Operation::new(token.clone(), due, effect, name)
     });
     let (status, result) = urls(cx, kind, id, location, &guid);
     (token, status, result)

@@ -77,7 +77,7 @@ pub struct State {
     pub directory: Directory,
     pub assignments: Assignments,
     serial: u64,
-    /// Names of operations: few, and the same over and over.
+    /// Texts that are kept once.
     words: OrdSet<Arc<str>>,
 }
 
@@ -208,19 +208,20 @@ impl State {
             .find(|e| is_within(&e.target, key) && !is_within(&e.source, outside))
     }
 
-    /// A word that many operations have, shared with one that has it.
-    pub fn word(&self, text: &str) -> Arc<str> {
-        match self.words.get(text) {
-            Some(w) => w.clone(),
-            None => text.into(),
+    /// A text that many records or operations have, kept once: names of operations, ids of principals.
+    pub fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.words.get(text) {
+            return known.clone();
         }
+        let new: Arc<str> = text.into();
+        self.words.insert(new.clone());
+        new
     }
 
     /// Starts an operation; without `due` it waits to be told.
     pub fn begin(&mut self, mut operation: Operation) {
         self.serial += 1;
         operation.serial = self.serial;
-        self.words.insert(operation.name.clone());
         if let Some(at) = operation.due {
             self.due.insert((at, self.serial, operation.id.clone()));
         }
