@@ -17,3 +17,4 @@ mod recorded;
 mod roles;
 mod shapes;
 mod support;
+mod trouble;

@@ -364,3 +364,63 @@ async fn a_deletion_under_way_goes_on_after_a_restart() {
     assert!(lab.provider.clusters.lock().is_empty());
     lab.task.abort();
 }
+
+/// Over TLS, with an authority that was named; without it nobody is asked.
+#[tokio::test]
+async fn providers_may_be_reached_by_https_only_if_trusted() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let chain = vec![rustls::pki_types::CertificateDer::from(made.cert.der().to_vec())];
+    let tls = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let tls = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url: url::Url =
+        format!("https://localhost:{}/base", listener.local_addr().unwrap().port()).parse().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let task = tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let (tls, log) = (tls.clone(), log.clone());
+            tokio::spawn(async move {
+                let Ok(stream) = tls.accept(tcp).await else { return };
+                let service = service_fn(move |req: http::Request<hyper::body::Incoming>| {
+                    log.lock().push((req.uri().path().to_owned(), req.headers().clone()));
+                    async move {
+                        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(
+                            "{\"location\": \"westus2\"}",
+                        ))))
+                    }
+                });
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    });
+    for (trust, want) in [(vec![made.cert.pem()], 200), (Vec::new(), 502)] {
+        let proxied = vec![ProxiedProvider { namespace: NS.into(), url: url.clone() }];
+        let sim = AzureSim::start(Config { proxied, trust, ..Config::local(5) }).await.unwrap();
+        let bearer = format!("Bearer {}", sim.world().owner_token().await);
+        let auth = [("authorization", bearer.as_str())];
+        let group =
+            format!("{}/subscriptions/{}/resourceGroups/g", sim.arm_url(), sim.creds().subscription_id);
+        ask(
+            sim.ca_pem(),
+            "PUT",
+            &format!("{group}?api-version=2021-04-01"),
+            &auth,
+            "{\"location\": \"westus2\"}",
+        )
+        .await;
+        let cluster = format!("{group}/providers/{NS}/hcpOpenShiftClusters/c?api-version=2024-06-10-preview");
+        let body = json!({"identity": {"type": "SystemAssigned"}}).to_string();
+        assert_eq!(ask(sim.ca_pem(), "PUT", &cluster, &auth, body).await.status, want);
+    }
+    let all = seen.lock().clone();
+    let (path, headers) = all.iter().find(|(p, _)| p.contains("hcpOpenShiftClusters")).unwrap();
+    assert!(path.starts_with("/base/subscriptions/"), "{path}");
+    assert_eq!(headers["x-ms-identity-principal-id"].len(), 36);
+    assert!(headers.contains_key("x-ms-identity-url"));
+    task.abort();
+}

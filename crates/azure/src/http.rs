@@ -6,7 +6,7 @@
 //! Rejected: `reqwest`, which would bring a second configuration of the stack that kube already links, and hides
 //! whether a request was ever sent, which is what retrying depends on.
 
-use crate::Env;
+use crate::{Env, Secret};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request, StatusCode, Uri};
@@ -73,7 +73,8 @@ pub struct HttpOptions {
     pub roots_file: Option<PathBuf>,
     /// Further authorities (PEM).
     pub extra_roots: Vec<String>,
-    pub https_proxy: Option<String>,
+    /// May hold a password.
+    pub https_proxy: Option<Secret>,
     pub no_proxy: Option<String>,
     pub connect_timeout: Duration,
     /// For a whole exchange.
@@ -102,7 +103,7 @@ impl HttpOptions {
         let text = |names: &[&str]| env.any(names).map(str::to_owned);
         HttpOptions {
             roots_file: env.get("SSL_CERT_FILE").map(PathBuf::from),
-            https_proxy: text(&["HTTPS_PROXY", "https_proxy"]),
+            https_proxy: text(&["HTTPS_PROXY", "https_proxy"]).map(Secret::new),
             no_proxy: text(&["NO_PROXY", "no_proxy"]),
             ..HttpOptions::default()
         }
@@ -236,7 +237,7 @@ fn roots(options: &HttpOptions) -> Result<RootCertStore, HttpError> {
 }
 
 fn proxy(options: &HttpOptions) -> Result<Option<Arc<Matcher>>, HttpError> {
-    let Some(url) = options.https_proxy.as_deref() else { return Ok(None) };
+    let Some(url) = options.https_proxy.as_ref().map(Secret::expose) else { return Ok(None) };
     if !url.starts_with("http://") {
         // What precedes '@' is a password.
         return Err(HttpError::Proxy(url.rsplit('@').next().unwrap_or_default().to_owned()));
@@ -276,5 +277,29 @@ impl Service<Uri> for Route {
                 Box::pin(async move { connecting.await.map_err(Into::into) })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_of_proxies_stay_hidden() {
+        let env = |url: &str| HttpOptions::from_env(&Env::new([("HTTPS_PROXY", url)]));
+        let options = env("http://me:hunter2@proxy:3128");
+        assert!(!format!("{options:?}").contains("hunter2"));
+        assert!(proxy(&options).unwrap().is_some());
+        let wrong = proxy(&env("socks5://me:hunter2@proxy:1")).err().unwrap().to_string();
+        assert!(wrong.contains("proxy:1") && !wrong.contains("hunter2"), "{wrong}");
+    }
+
+    #[test]
+    fn roots_must_be_there_and_readable() {
+        let missing = HttpOptions { roots_file: Some("/nowhere/ca.pem".into()), ..HttpOptions::default() };
+        assert!(matches!(Http::new(&missing), Err(HttpError::Roots { .. })));
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let empty = HttpOptions { roots_file: Some(empty.path().to_owned()), ..HttpOptions::default() };
+        assert!(matches!(Http::new(&empty), Err(HttpError::NoRoots)));
     }
 }

@@ -70,15 +70,7 @@ async fn applications_live_and_die() {
     let graph = t.client.graph();
     let name = format!("zaffre-contract-{}", t.client.timing().random.uuid());
     let wanted = Application { display_name: name.clone(), ..Application::default() };
-    let made = match graph.create_application(&wanted).await {
-        Ok(made) => made,
-        // Removed as soon as the simulator has these calls; Azure has them.
-        Err(e) if t.sim.is_some() && e.to_string().contains("Resource not found for the segment") => {
-            println!("skipped: this simulator does not write applications");
-            return;
-        }
-        Err(e) => panic!("{e}"),
-    };
+    let made = graph.create_application(&wanted).await.unwrap();
     let sp = graph.create_service_principal(&made.app_id).await.unwrap();
     assert_eq!(sp.app_id, made.app_id);
     assert!(!graph.add_password(&made.id, "test", None).await.unwrap().secret_text.is_empty());

@@ -4,6 +4,7 @@ use crate::access;
 use crate::edge::authority::{Service, serves};
 use crate::edge::body::Body;
 use crate::planes::{Ask, Plane};
+use crate::trouble::{Due, around};
 use crate::wire::{Call, Reply};
 use crate::world::World;
 use http::{Request, Response, StatusCode};
@@ -45,21 +46,22 @@ pub fn write(reply: Reply) -> Response<Body> {
 }
 
 /// Routes a request by the host it names.
-pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Body> {
+/// `None`: the connection breaks.
+pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Option<Response<Body>> {
     let authority = req.uri().authority().map(|a| a.as_str().to_owned());
     let header = req.headers().get("host").and_then(|h| h.to_str().ok()).map(str::to_owned);
     let authority = authority.or(header).unwrap_or_else(|| "localhost".to_owned());
     let host = authority.rsplit_once(':').map_or(authority.as_str(), |(h, _)| h).to_owned();
     let Some(service) = serves(&host) else {
         let body = json!({"error": {"code": "InvalidHostName", "message": format!("The host '{host}' is not served here.")}});
-        return write(Reply::json(StatusCode::MISDIRECTED_REQUEST, body));
+        return Some(write(Reply::json(StatusCode::MISDIRECTED_REQUEST, body)));
     };
     if let Service::Plane(plane) = service {
         return plane_answer(world, plane, host.to_ascii_lowercase(), req).await;
     }
     let call = match read(req, format!("https://{authority}")).await {
         Ok(c) => c,
-        Err(reply) => return write(reply),
+        Err(reply) => return Some(write(reply)),
     };
     let first = call.path.trim_matches('/').split('/').next().unwrap_or_default().to_ascii_lowercase();
     let service = match (service, first.as_str()) {
@@ -71,13 +73,15 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Body>
     // On the loopback and at Resource Manager the decision point is known by its path.
     let asks = call.path.trim_end_matches('/').to_ascii_lowercase().ends_with(access::PATH);
     let service = if asks && service == Service::Arm { Service::Access } else { service };
-    write(match service {
+    let name = format!("{service:?}").to_lowercase();
+    let inner = async |call: Call, due: Due| match service {
         Service::Access => world.check_access(&call),
-        Service::Arm | Service::ByPath => world.serve(&call).await,
-        Service::Login => world.login(&call).await,
-        Service::Graph => world.graph(&call),
+        Service::Arm | Service::ByPath => world.serve_under(&call, &due).await,
+        Service::Login => world.login_under(&call, &due).await,
+        Service::Graph => world.graph_under(&call, &due),
         Service::Plane(_) => Reply::empty(StatusCode::MISDIRECTED_REQUEST),
-    })
+    };
+    around(world, &name, call, inner).await.map(write)
 }
 
 /// A request to a data plane: what it stores goes to the store as it arrives.
@@ -86,7 +90,7 @@ async fn plane_answer(
     plane: Plane,
     host: String,
     req: Request<Incoming>,
-) -> Response<Body> {
+) -> Option<Response<Body>> {
     let uri = req.uri().clone();
     let (raw_path, raw_query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
     let head = req.method() == http::Method::HEAD;
@@ -101,7 +105,8 @@ async fn plane_answer(
                     crate::planes::contents::ContentError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
                 };
                 let body = json!({"error": {"code": "RequestBodyTooLarge", "message": e.to_string()}});
-                return write(Reply::json(status, body).with("x-ms-error-code", "RequestBodyTooLarge"));
+                let reply = Reply::json(status, body).with("x-ms-error-code", "RequestBodyTooLarge");
+                return Some(write(reply));
             }
         };
         let path = percent_encoding::percent_decode_str(&raw_path).decode_utf8_lossy().into_owned();
@@ -119,14 +124,17 @@ async fn plane_answer(
     } else {
         match read(req, format!("https://{host}")).await {
             Ok(call) => (call, None),
-            Err(reply) => return write(reply),
+            Err(reply) => return Some(write(reply)),
         }
     };
-    let ask = Ask { plane, host, raw_path, raw_query, call, upload };
-    let mut reply = world.plane(&ask);
-    if head {
-        (reply.body, reply.raw) = (None, None);
-        reply.parts.clear();
-    }
-    write(reply)
+    let name = format!("{plane:?}").to_lowercase();
+    let inner = async |call: Call, _: Due| {
+        let mut reply = world.plane(&Ask { plane, host, raw_path, raw_query, call, upload });
+        if head {
+            (reply.body, reply.raw) = (None, None);
+            reply.parts.clear();
+        }
+        reply
+    };
+    around(world, &name, call, inner).await.map(write)
 }

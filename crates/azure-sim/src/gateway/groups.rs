@@ -149,7 +149,7 @@ fn put(cx: &mut Cx<'_>, id: &ResourceId, old: Option<&Record>) -> Result<Reply, 
             doc.insert(field.to_owned(), v);
         }
     }
-    let by: std::sync::Arc<str> = cx.caller.object_id.as_str().into();
+    let by = cx.state.share(&cx.caller.object_id);
     cx.state.bump(id.key());
     let spelled =
         ResourceId::group_scope(id.subscription().unwrap_or_default(), name).unwrap_or_else(|_| id.clone());

@@ -120,7 +120,7 @@ fn preconditions(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
 
 /// One writer per tree.
 fn idle(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
-    let Some((op, _)) = old.and_then(|o| o.busy.as_ref()) else { return Ok(()) };
+    let Some((op, _)) = old.and_then(|o| o.busy.as_deref()) else { return Ok(()) };
     let name = cx.state.operations.get(op).map_or("", |o| &*o.name);
     let id = old.map_or("", |o| o.id.as_str());
     let detail =
@@ -366,7 +366,7 @@ fn write(
     }
     let late = kind.rules.fails_late(cx.state, &id, &doc);
     cx.state.bump(id.key());
-    let by: std::sync::Arc<str> = cx.caller.object_id.as_str().into();
+    let by = cx.state.share(&cx.caller.object_id);
     let running = matches!(flow.how, How::Async | How::Accepted | How::Body | How::Located);
     let mut record = Record {
         etag: cx.state.guid(id.key(), "etag"),
@@ -397,7 +397,8 @@ fn write(
         let (token, status, result) =
             operations::begin(cx, kind, &record.id, &place, flow, effect, &format!("Put{verb}Operation"));
         if running && flow.how != How::Body {
-            record.busy = Some((token, touched.as_ref().map(|(p, n)| (p.list.to_owned(), n.clone()))));
+            let part = touched.as_ref().map(|(p, n)| (p.list.to_owned(), n.clone()));
+            record.busy = Some(Box::new((token, part)));
         }
         headers = Some((status, result));
     }
@@ -540,7 +541,7 @@ fn begin_delete(
     let (token, status, result) = operations::begin(cx, record.kind, &record.id, &place, flow, effect, &name);
     let mut busy = record.clone();
     busy.phase = if part.is_some() { Phase::Updating } else { Phase::Deleting };
-    busy.busy = Some((token, part));
+    busy.busy = Some(Box::new((token, part)));
     cx.state.replace(busy);
     let mut reply =
         Reply::empty(StatusCode::ACCEPTED).with("azure-asyncoperation", &status).with("location", &result);

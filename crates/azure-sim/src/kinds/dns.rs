@@ -325,7 +325,13 @@ impl Rules for Link {
         ))
     }
 
-    fn show(&self, _: &State, _: &Record, _: &ApiVersion, out: &mut Map<String, Value>) {
+    fn show(&self, _: &State, _: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
+        match version.at_least("2024-06-01") {
+            true => default(properties(out), "resolutionPolicy", "Default"),
+            false => {
+                properties(out).remove("resolutionPolicy");
+            }
+        }
         // Links have quoted etags.
         if let Some(e) = out.get("etag").and_then(Value::as_str) {
             let quoted = format!("\"{e}\"");

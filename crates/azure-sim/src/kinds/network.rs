@@ -518,7 +518,15 @@ impl Rules for Interface {
     }
 
     fn show(&self, _: &State, _: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
-        if !version.at_least("2022-01-01") {
+        if version.at_least("2022-01-01") {
+            default(out, "kind", "Regular");
+            let p = properties(out);
+            default(p, "allowPort25Out", true);
+            default(p, "auxiliaryMode", "None");
+        }
+        if version.at_least("2022-11-01") {
+            default(properties(out), "auxiliarySku", "None");
+        } else {
             properties(out).remove("disableTcpStateTracking");
         }
     }

@@ -64,7 +64,7 @@ fn stored(r: &Record) -> Change {
         doc: r.doc.clone(),
         etag: r.etag.clone(),
         phase: r.phase.clone(),
-        busy: r.busy.clone(),
+        busy: r.busy.as_deref().cloned(),
         by: r.created_by.clone(),
         at: r.created,
         changed_by: r.changed_by.clone(),
@@ -180,6 +180,7 @@ pub fn apply(state: &mut State, ahead: &mut i64, change: Change) -> Result<(), C
 fn put(state: &mut State, s: Stored) -> Result<(), ChangeError> {
     let kind = kinds::stored_kind(&s.kind).ok_or_else(|| ChangeError::Kind(s.kind.clone()))?;
     let edges = kinds::edges(kind, &s.id, &s.doc);
+    let [by, changed_by] = [&s.by, &s.changed_by].map(|t| state.share(t));
     let record = Record {
         kind,
         targets: kinds::targets(&edges),
@@ -187,10 +188,10 @@ fn put(state: &mut State, s: Stored) -> Result<(), ChangeError> {
         doc: s.doc,
         etag: s.etag,
         phase: s.phase,
-        busy: s.busy,
-        created_by: s.by,
+        busy: s.busy.map(Box::new),
+        created_by: by,
         created: s.at,
-        changed_by: s.changed_by,
+        changed_by,
         changed: s.changed_at,
         seeded: s.seeded,
     };
@@ -202,6 +203,10 @@ fn put(state: &mut State, s: Stored) -> Result<(), ChangeError> {
             principal: text("principalId"),
             role: role.rsplit('/').next().unwrap_or_default().to_lowercase(),
             scope: record.id.extended().map_or_else(|| "".into(), |s| s.key().clone()),
+            since: match record.seeded {
+                true => Timestamp::MIN,
+                false => state.lags.rights(state.seed, record.id.key(), record.created),
+            },
         });
     }
     if record.id.resource_type().is(kinds::DEFINITIONS) {

@@ -20,7 +20,7 @@ pub use contents::{Contents, Slice, Upload};
 
 use crate::entra::{Caller, Keys};
 use crate::gateway::Seen;
-use crate::profile::Profile;
+use crate::profile::Pace;
 use crate::state::{Key, Record, State};
 use crate::wire::{Call, Reply};
 use crate::world::World;
@@ -231,7 +231,7 @@ impl Ask {
 pub struct Cx<'a> {
     pub keys: &'a Keys,
     pub now: Timestamp,
-    pub profile: Profile,
+    pub profile: Pace,
     pub seen: Seen,
     pub random: &'a dyn Fn() -> String,
 }
@@ -286,7 +286,7 @@ impl World {
         let now = self.now();
         let random = || self.uuid();
         let mut cx =
-            Cx { keys: &self.keys, now, profile: self.profile(), seen: Seen::default(), random: &random };
+            Cx { keys: &self.keys, now, profile: self.pace(), seen: Seen::default(), random: &random };
         // Worked on beside the world: reading, or making a key, keeps nobody waiting.
         let mut copy = self.look(State::clone);
         copy.settle(now);

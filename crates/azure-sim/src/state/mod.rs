@@ -16,6 +16,7 @@ pub use record::{Phase, Record};
 
 use crate::kinds::Kind;
 use crate::rbac::Assignments;
+use crate::trouble::Lags;
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -81,7 +82,9 @@ pub struct State {
     /// The time of the request that is worked on.
     pub at: Timestamp,
     serial: u64,
-    /// Names of operations: few, and the same over and over.
+    /// How late what is written becomes known.
+    pub lags: Lags,
+    /// Texts that are kept once.
     words: OrdSet<Arc<str>>,
 }
 
@@ -104,6 +107,7 @@ impl State {
             data: crate::planes::Data::default(),
             at: Timestamp::UNIX_EPOCH,
             serial: 0,
+            lags: Lags::default(),
             words: OrdSet::new(),
         }
     }
@@ -215,19 +219,20 @@ impl State {
             .find(|e| is_within(&e.target, key) && !is_within(&e.source, outside))
     }
 
-    /// A word that many operations have, shared with one that has it.
-    pub fn word(&self, text: &str) -> Arc<str> {
-        match self.words.get(text) {
-            Some(w) => w.clone(),
-            None => text.into(),
+    /// A text that many records or operations have, kept once: names of operations, ids of principals.
+    pub fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.words.get(text) {
+            return known.clone();
         }
+        let new: Arc<str> = text.into();
+        self.words.insert(new.clone());
+        new
     }
 
     /// Starts an operation; without `due` it waits to be told.
     pub fn begin(&mut self, mut operation: Operation) {
         self.serial += 1;
         operation.serial = self.serial;
-        self.words.insert(operation.name.clone());
         if let Some(at) = operation.due {
             self.due.insert((at, self.serial, operation.id.clone()));
         }
@@ -237,6 +242,7 @@ impl State {
     /// Ends all operations that are due.
     pub fn settle(&mut self, now: Timestamp) {
         self.at = now;
+        self.assignments.at = now;
         while let Some((at, serial, id)) = self.due.get_min().cloned() {
             if at > now {
                 break;
@@ -331,9 +337,67 @@ impl State {
         self.assignments.remove(key);
     }
 
+    /// The next time after `now` at which something happens by itself.
+    pub fn next_event(&self, now: Timestamp) -> Option<Timestamp> {
+        let due = self.due.get_min().map(|(at, ..)| *at);
+        [due, self.next_arrival(now)].into_iter().flatten().min()
+    }
+
     /// Operations under way.
     pub fn running(&self) -> impl Iterator<Item = &Arc<Operation>> {
         self.operations.values().filter(|o| o.outcome.is_none())
+    }
+}
+
+#[cfg(test)]
+impl State {
+    /// What must hold whatever happened: indices say what records say, references lead somewhere and are known at
+    /// both ends, and whoever is busy is busy with something that runs.
+    pub fn check(&self) -> Result<(), String> {
+        let kinds =
+            self.records.values().filter(|r| !self.by_kind.contains(&(r.kind.index(), r.id.key().clone())));
+        let mut wrong: Vec<String> = kinds.map(|r| format!("{} is not in the index", r.id)).collect();
+        if self.by_kind.len() != self.records.len() {
+            wrong.push("the index has what does not exist".into());
+        }
+        for (key, r) in &self.records {
+            let edges = crate::kinds::edges(r.kind, &r.id, &r.doc);
+            wrong.extend(
+                edges
+                    .iter()
+                    .filter(|e| !self.edges.contains(*e))
+                    .map(|e| format!("{key}: {e:?} is not known")),
+            );
+            let roots = r.targets.iter().filter_map(|t| arm::ResourceId::parse(t).ok());
+            for root in roots.map(|t| t.root()) {
+                if self.get(root.key()).is_none() {
+                    wrong.push(format!("{key} refers to {root}, which is gone"));
+                }
+            }
+            if let Some((op, _)) = r.busy.as_deref()
+                && self.operations.get(op).is_none_or(|o| o.outcome.is_some())
+            {
+                wrong.push(format!("{key} is busy with {op}, which does not run"));
+            }
+        }
+        let gone = self.edges.iter().filter(|e| {
+            let source = arm::ResourceId::parse(&e.source).map(|s| s.root().key().clone());
+            source.map_or(true, |s| self.get(&s).is_none())
+        });
+        wrong.extend(gone.map(|e| format!("{e:?} comes from nowhere")));
+        for o in self.operations.values().filter(|o| o.outcome.is_none()) {
+            if let Some(at) = o.due
+                && !self.due.contains(&(at, o.serial, o.id.clone()))
+            {
+                wrong.push(format!("nobody will end {}", o.id));
+            }
+        }
+        for a in self.assignments.all() {
+            if self.get(&a.id).is_none() {
+                wrong.push(format!("the right {} is not a resource", a.id));
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 }
 

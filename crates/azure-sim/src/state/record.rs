@@ -39,7 +39,7 @@ pub struct Record {
     pub etag: String,
     pub phase: Phase,
     /// The operation under way, and the part (`subnets`, `name`) it is about.
-    pub busy: Option<(Arc<str>, Option<(String, String)>)>,
+    pub busy: Option<Box<(Arc<str>, Option<(String, String)>)>>,
     /// What this record refers to.
     pub targets: Vec<Key>,
     /// Object id of who made it, and when.
@@ -115,7 +115,7 @@ impl Record {
 
     /// Whether the whole or that part is settled.
     pub fn part_phase(&self, part: Option<(&str, &str)>) -> Phase {
-        match (&self.busy, part) {
+        match (self.busy.as_deref(), part) {
             (Some((_, Some((list, name)))), Some((l, n))) => {
                 if list.eq_ignore_ascii_case(l) && name.eq_ignore_ascii_case(n) {
                     self.phase.clone()

@@ -213,8 +213,9 @@ impl Lro {
     fn poll(&mut self, answer: &Answer, now: Timestamp) -> Step {
         match self.target() {
             Some(url) => {
-                let after =
-                    retry_after(&answer.headers, now).unwrap_or_else(|| Duration::from_millis(self.wait_ms));
+                // Services that say 0 mean "as you like", and get the default, as from the official clients.
+                let said = retry_after(&answer.headers, now).filter(|d| !d.is_zero());
+                let after = said.unwrap_or_else(|| Duration::from_millis(self.wait_ms));
                 Step::Poll { url, after }
             }
             None => Step::Done(self.fetch()),

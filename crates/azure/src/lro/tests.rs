@@ -192,6 +192,8 @@ fn waits_as_told_and_resolves_relative_urls() {
         lro.step(&answer(202, &[], None), now),
         Step::Poll { url: "https://m/op/2?x=1".into(), after: WAIT }
     );
+    let zero = lro.clone().step(&answer(202, &[("retry-after", "0")], None), now);
+    assert_eq!(zero, Step::Poll { url: "https://m/op/2?x=1".into(), after: WAIT });
     assert_eq!(lro.resume(), Step::Poll { url: "https://m/op/2?x=1".into(), after: Duration::ZERO });
     lro.step(&answer(200, &[], None), now);
     assert!(lro.is_over());
