@@ -57,7 +57,7 @@ def expect(condition, message):
 
 def make(kind, name, version, body):
     path = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/{kind}/{name}"
-    return RESOURCES.resources.begin_create_or_update_by_id(path, version, body).result()
+    return RESOURCES.resources.begin_create_or_update_by_id(path, body, api_version=version).result()
 
 
 def assign(scope, role):
@@ -179,7 +179,7 @@ def blobs(at):
     expect(len(large.get_block_list()[0]) == 9, "nine blocks")
     blob.set_blob_tags({"t": "1"})
     expect(blob.get_blob_tags() == {"t": "1"}, "tags")
-    expect([b.name for b in container.walk_blobs()] == ["big", "dir/"], "folders")
+    expect(sorted(b.name for b in container.walk_blobs()) == ["big", "dir/"], "folders")
     expect(sorted(b.name for b in container.list_blobs(results_per_page=1)) == ["big", "dir/ä b.txt"], "pages")
     lease = blob.acquire_lease(15)
     try:
@@ -243,7 +243,7 @@ def main():
     RESOURCES.resource_groups.create_or_update(GROUP, {"location": "westus2"})
     RESOURCES.providers.register("Microsoft.ContainerRegistry")
     account = make("Microsoft.Storage/storageAccounts", "sdkdata", "2023-05-01", {"location": "westus2", "sku": {"name": "Standard_LRS"}, "kind": "StorageV2"})
-    assign(account.id, "ba92f5b4-2d11-453d-a403-e96b0029c9fe")
+    assign(account.id, "b7e6dc6d-f1e8-4753-8033-0f276bb0955b")
     make("Microsoft.ContainerRegistry/registries", "sdkregistry", "2023-07-01", {"location": "westus2", "sku": {"name": "Standard"}})
     request = urllib.request.Request(
         f"https://management.azure.com{account.id}/listKeys?api-version=2023-05-01", method="POST", data=b"",

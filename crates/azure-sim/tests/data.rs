@@ -774,3 +774,59 @@ async fn a_registry_takes_only_what_it_can_verify() {
     );
     assert_eq!(error(&ask(&lab, "GET", &format!("{repo}/manifests/v1"), by, "")), "MANIFEST_UNKNOWN");
 }
+
+#[tokio::test]
+async fn data_is_there_after_a_restart_and_not_in_a_fork() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = clock::ManualClock::new(jiff::Timestamp::from_second(1_700_000_000).unwrap());
+    let setup = || azure_sim::Setup {
+        seed: 7,
+        profile: Profile::Instant,
+        limits: None,
+        roles: Vec::new(),
+        issuers: std::sync::Arc::new(azure_sim::HttpsIssuers::new(&[])),
+        clock: clock.clone(),
+        proxied: Vec::new(),
+        trust: Vec::new(),
+    };
+    let open = async || {
+        let world = azure_sim::World::open(setup(), dir.path()).unwrap();
+        let token = world.owner_token().await;
+        Lab { world, clock: clock.clone(), token }
+    };
+    let first = open().await;
+    let (vault, store) = (vault(&first, "kvr", json!({})), account(&first, "kept", json!({})));
+    first.world.assign(first.world.owner_object(), ADMINISTRATOR, &vault);
+    first.world.assign(first.world.owner_object(), BLOB_CONTRIBUTOR, &store);
+    let secret = "https://kvr.vault.azure.net/secrets/s?api-version=7.4";
+    let token = owner(&first, "https://vault.azure.net").await;
+    assert_eq!(json_as(&first, &token, "PUT", secret, Some(json!({"value": "v"}))).status, 200);
+    let bearer = format!("Bearer {}", owner(&first, "https://storage.azure.com").await);
+    let by: &[(&str, &str)] = &[("authorization", &bearer), ("x-ms-blob-type", "BlockBlob")];
+    let blob = "https://kept.blob.core.windows.net/docs/a";
+    assert_eq!(
+        ask(&first, "PUT", "https://kept.blob.core.windows.net/docs?restype=container", by, "").status,
+        201
+    );
+    let bytes = Bytes::from(vec![7_u8; 300_000]);
+    assert_eq!(ask(&first, "PUT", blob, by, bytes.clone()).status, 201);
+    assert_eq!(ask(&first, "PUT", "https://kept.blob.core.windows.net/none/a", by, "refused").status, 404);
+    let files = || std::fs::read_dir(dir.path().join("contents")).unwrap().count();
+    assert_eq!(files(), 1, "a refused upload leaves nothing");
+    let fork = Lab { world: first.world.fork(), clock: clock.clone(), token: first.token.clone() };
+    assert_eq!(ask(&fork, "PUT", "https://kept.blob.core.windows.net/docs/b", by, "fork").status, 201);
+    assert_eq!(ask(&first, "GET", "https://kept.blob.core.windows.net/docs/b", by, "").status, 404);
+    first.world.close();
+    drop(fork);
+    drop(first);
+    let again = open().await;
+    assert_eq!(json_as(&again, &token, "GET", secret, None).body.unwrap()["value"], "v");
+    assert_eq!(ask(&again, "GET", blob, by, "").bytes(), bytes);
+    assert_eq!(files(), 1, "what only the fork held is gone");
+    assert_eq!(ask(&again, "DELETE", blob, by, "").status, 202);
+    again.world.close();
+    drop(again);
+    let last = open().await;
+    assert_eq!(files(), 0);
+    assert!(!format!("{:?}", last.world.journal()).contains("Bearer"));
+}

@@ -154,6 +154,14 @@ fn the_sdk_for_python() {
     lab.check(lab.command(&python).arg(script("test_azure.py")), 13);
 }
 
+/// Vaults, blobs and a registry; it deletes what it made and purges its vault.
+#[test]
+fn the_sdk_for_python_on_data_planes() {
+    let Some(python) = tools::python_azure() else { return };
+    let lab = lab();
+    lab.check(lab.command(&python).arg(script("test_azure_data.py")), 6);
+}
+
 #[test]
 fn the_sdk_for_go() {
     let Some(probe) = tools::go_azure() else { return };
