@@ -308,7 +308,7 @@ async fn keys_and_certificates() {
     // The certificate logs an application in.
     let der = STANDARD.decode(cert["cer"].as_str().unwrap()).unwrap();
     let (client, _) = lab.world.add_app("by-certificate", "unused", vec![der]);
-    let key = EncodingKey::from_rsa_pem(pem[..pem.find("-----BEGIN CERT").unwrap()].as_bytes()).unwrap();
+    let key = EncodingKey::from_rsa_pem(&pem.as_bytes()[..pem.find("-----BEGIN CERT").unwrap()]).unwrap();
     let now = 1_700_000_000 + 35;
     let claims = json!({"aud": "x", "iss": client, "sub": client, "jti": "1", "nbf": now, "exp": now + 600});
     let assertion = jsonwebtoken::encode(&Header::new(Algorithm::RS256), &claims, &key).unwrap();

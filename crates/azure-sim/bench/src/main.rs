@@ -36,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         start(&mut all).await?;
         requests(&args, &mut all).await?;
         remembered(&args, &mut all).await?;
+        data(&args, &mut all).await?;
         many(&args, &mut all).await
     })?;
     Ok(report("azure", &all, args.json.as_deref())?)
@@ -199,6 +200,82 @@ async fn remembered(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let name = format!("restart with {} resources", scaled(5000, args));
     all.push(Figure { name, unit: "ms", value: ms, target: 1000.0 });
     again.close();
+    Ok(())
+}
+
+/// A blob of 64 KiB in and out, and a vault's key used; without sockets.
+async fn data(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
+    let world = world();
+    let token = world.owner_token().await;
+    let g = group(&world, &token, "g")?;
+    let version = "api-version=2023-05-01";
+    let store = format!("{g}/providers/Microsoft.Storage/storageAccounts/bench");
+    let vault = format!("{g}/providers/Microsoft.KeyVault/vaults/bench-kv");
+    let body = json!({"location": "westus2", "sku": {"name": "Standard_LRS"}});
+    world.arm(&call("PUT", &format!("{store}?{version}"), &token, Some(&body))?);
+    let body = json!({"location": "westus2", "properties": {
+        "tenantId": world.tenant(), "sku": {"family": "A", "name": "standard"}, "enableRbacAuthorization": true,
+    }});
+    world.arm(&call("PUT", &format!("{vault}?{version}"), &token, Some(&body))?);
+    world.assign(world.owner_object(), "b7e6dc6d-f1e8-4753-8033-0f276bb0955b", &store);
+    world.assign(world.owner_object(), "00482a5a-887f-4fb3-b363-3b7fe8e74483", &vault);
+    let mut headers = HeaderMap::new();
+    headers.insert("x-ms-blob-type", "BlockBlob".parse()?);
+    let bearer = async |audience: &str| -> anyhow::Result<http::HeaderValue> {
+        let (client, secret) = world.owner_login();
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "client_credentials")
+            .append_pair("client_id", &client)
+            .append_pair("client_secret", &secret)
+            .append_pair("scope", &format!("{audience}/.default"))
+            .finish();
+        let mut login = call("POST", &format!("/{}/oauth2/v2.0/token", world.tenant()), "", None)?;
+        login.body = form.into();
+        let body = world.login(&login).await.body.unwrap_or_default();
+        Ok(format!("Bearer {}", body["access_token"].as_str().unwrap_or_default()).parse()?)
+    };
+    headers.insert("authorization", bearer("https://storage.azure.com").await?);
+    let ask = |method: &http::Method, url: &str, headers: &HeaderMap, body: Bytes| {
+        world.ask_plane(method, url, headers.clone(), body).context("no such plane")
+    };
+    let at = "https://bench.blob.core.windows.net/c";
+    let made = ask(&http::Method::PUT, &format!("{at}?restype=container"), &headers, Bytes::new())?;
+    ensure!(made.status == 201, "{made:?}");
+    let count = scaled(2000, args);
+    let put = each(count, |i| {
+        let bytes: Bytes = vec![i.to_le_bytes()[0]; 64 << 10].into();
+        let reply = ask(&http::Method::PUT, &format!("{at}/b{i}"), &headers, bytes)?;
+        ensure!(reply.status == 201, "{reply:?}");
+        Ok(())
+    })?;
+    let get = each(count, |i| {
+        let reply = ask(&http::Method::GET, &format!("{at}/b{i}"), &headers, Bytes::new())?;
+        ensure!(reply.bytes().len() == 64 << 10, "{reply:?}");
+        Ok(())
+    })?;
+    headers.insert("authorization", bearer("https://vault.azure.net").await?);
+    let key = "https://bench-kv.vault.azure.net/keys/k";
+    let made = ask(
+        &http::Method::POST,
+        &format!("{key}/create?api-version=7.4"),
+        &headers,
+        r#"{"kty": "RSA"}"#.into(),
+    )?;
+    ensure!(made.status == 200, "{made:?}");
+    let encrypt = each(scaled(1000, args), |_| {
+        let body = r#"{"alg": "RSA-OAEP-256", "value": "aGVsbG8"}"#;
+        let reply =
+            ask(&http::Method::POST, &format!("{key}//encrypt?api-version=7.4"), &headers, body.into())?;
+        ensure!(reply.status == 200, "{reply:?}");
+        Ok(())
+    })?;
+    for (name, micros, target) in [
+        ("put of a blob of 64 KiB", put, 0.3),
+        ("get of it", get, 0.3),
+        ("vault encrypt, RSA-OAEP-256", encrypt, 1.5),
+    ] {
+        all.push(Figure { name: name.into(), unit: "ms CPU", value: micros / 1e3, target });
+    }
     Ok(())
 }
 

@@ -389,7 +389,7 @@ fn put_manifest(desk: &mut Desk<'_>, name: &str, reference: &str) -> Done {
         .unwrap_or_default()
         .trim()
         .to_owned();
-    let media = doc["mediaType"].as_str().map_or(said.clone(), str::to_owned);
+    let media = doc["mediaType"].as_str().map_or_else(|| said.clone(), str::to_owned);
     if !said.is_empty() && media != said {
         return Err(invalid(format!("mediaType '{media}' is not the content type '{said}'")));
     }
@@ -482,7 +482,7 @@ fn described(desk: &Desk<'_>, name: &str, doc: &Value, media: &str) -> Result<Va
     };
     Ok(json!({
         "imageSize": size, "configMediaType": doc["config"]["mediaType"], "subject": subject,
-        "artifactType": doc.get("artifactType").filter(|v| !v.is_null()).unwrap_or(&doc["config"]["mediaType"]),
+        "artifactType": doc.get("artifactType").filter(|v| !v.is_null()).unwrap_or_else(|| &doc["config"]["mediaType"]),
         "annotations": doc["annotations"],
     }))
 }
