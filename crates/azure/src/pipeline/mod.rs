@@ -212,7 +212,7 @@ impl Client {
         &self.0.timing
     }
 
-    pub(crate) fn poll_default(&self) -> Duration {
+    pub fn poll_default(&self) -> Duration {
         self.0.poll_default
     }
 

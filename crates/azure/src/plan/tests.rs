@@ -225,8 +225,8 @@ fn deletes_go_backwards() {
     world.get_mut(&net("publicIPAddresses", "p")).unwrap()["properties"]["natGateway"] =
         json!({"id": net("natGateways", "gw")});
     let gone = Goal {
-        present: Vec::new(),
         absent: goal.present.iter().rev().map(|d| (d.id.clone(), None)).collect(),
+        ..Goal::default()
     };
     let p = plan(&gone, &world).unwrap();
     assert_eq!(p.steps.len(), goal.present.len());
