@@ -4,8 +4,8 @@ use crate::support::{World, quiet, world};
 use azure::credential::{AccessToken, Confidential, Entra, Proof, TokenRequest, TokenSource};
 use azure::{Client, Credential, CredentialError, Secret};
 use futures::future::BoxFuture;
-use landing_zone::identities::Identities;
 use landing_zone::iam::Iam;
+use landing_zone::identities::Identities;
 use landing_zone::infra::Infra;
 use landing_zone::run::{Options, create_iam, create_infra};
 use landing_zone::{MadeBy, destroy};
@@ -201,10 +201,9 @@ async fn two_clusters_at_once() {
     w.remove(&w.destroy("one", MadeBy::Iam)).await;
     let ids = w.make_iam(&w.iam("two")).await;
     assert!(w.make_infra(&w.infra("two", Identities::Workload(ids))).await.0.plan.is_empty());
-    futures::join!(
-        async { w.remove(&w.destroy("two", MadeBy::Infra)).await },
-        async { w.remove(&w.destroy("two", MadeBy::Iam)).await },
-    );
+    futures::join!(async { w.remove(&w.destroy("two", MadeBy::Infra)).await }, async {
+        w.remove(&w.destroy("two", MadeBy::Iam)).await
+    },);
     assert_eq!(w.left(), Vec::<String>::new());
 }
 

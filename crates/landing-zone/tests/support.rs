@@ -138,7 +138,8 @@ impl World {
     }
 
     pub async fn remove(&self, d: &Destroy) -> Outcome {
-        let outcome = landing_zone::destroy::destroy(&self.client, d, Options::default(), &quiet).await.unwrap();
+        let outcome =
+            landing_zone::destroy::destroy(&self.client, d, Options::default(), &quiet).await.unwrap();
         assert!(outcome.is_good(), "{}\n{:#?}", outcome.plan, outcome.report.failures().collect::<Vec<_>>());
         outcome
     }

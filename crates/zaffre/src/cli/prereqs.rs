@@ -21,16 +21,22 @@ impl<A: Args> On<A> {
 #[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum Create {
     /// Identities of a self-managed cluster, and the service accounts that may use them
-    #[command(subcommand, after_help = "Example:\n  \
+    #[command(
+        subcommand,
+        after_help = "Example:\n  \
         zaffre create iam azure --name demo --infra-id demo-x2b4c --azure-creds creds.json \\\n    \
         --resource-group-name demo-identities --oidc-issuer-url https://oidc.example.com/demo \\\n    \
-        --output-file workload-identities.json")]
+        --output-file workload-identities.json"
+    )]
     Iam(On<IamArgs>),
     /// Groups, network, private DNS, load balancer, and the identities' roles
-    #[command(subcommand, after_help = "Example:\n  \
+    #[command(
+        subcommand,
+        after_help = "Example:\n  \
         zaffre create infra azure --name demo --infra-id demo-x2b4c --azure-creds creds.json \\\n    \
         --base-domain example.com --workload-identities-file workload-identities.json \\\n    \
-        --assign-identity-roles --dns-zone-rg-name dns --output-file infra.yaml")]
+        --assign-identity-roles --dns-zone-rg-name dns --output-file infra.yaml"
+    )]
     Infra(On<InfraArgs>),
 }
 
