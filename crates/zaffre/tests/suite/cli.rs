@@ -22,6 +22,14 @@ fn help_teaches() {
     testkit::golden!("help-serve-kube.txt", &run(&["help", "serve", "kube"]));
     testkit::golden!("help-demo.txt", &run(&["help", "demo"]));
     testkit::golden!("help-serve-azure.txt", &run(&["help", "serve", "azure"]));
+    for what in ["create iam", "create infra", "destroy iam", "destroy infra"] {
+        let args: Vec<&str> = std::iter::once("help").chain(what.split(' ')).chain(["azure"]).collect();
+        let name = format!("help-{}-azure.txt", what.replace(' ', "-"));
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        testkit::golden::check(&path, &run(&args), testkit::Mode::from_env()).unwrap_or_else(|e| panic!("{e}"));
+    }
+    testkit::golden!("help-doctor-azure.txt", &run(&["help", "doctor", "azure"]));
+    testkit::golden!("help-plan.txt", &run(&["help", "plan"]));
     testkit::golden!("help-azure.txt", &run(&["help", "azure"]));
     testkit::golden!("help-azure-journal.txt", &run(&["help", "azure", "journal"]));
     testkit::golden!("help-azure-leaks.txt", &run(&["help", "azure", "leaks"]));
