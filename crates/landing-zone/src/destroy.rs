@@ -7,8 +7,8 @@ use crate::run::{Options, Outcome, Progress, Watch, converge};
 use crate::survey::{Kept, Survey, read};
 use arm::ResourceId;
 use azure::ops::{
-    PrivateDnsLinks, PrivateDnsZones, ResourceGroups, RoleAssignments, SecurityGroups, UserAssignedIdentities,
-    VirtualNetworks,
+    PrivateDnsLinks, PrivateDnsZones, ResourceGroups, RoleAssignments, SecurityGroups,
+    UserAssignedIdentities, VirtualNetworks,
 };
 use azure::plan::{Goal, Observed, observe};
 use azure::{ArmType, Client};
@@ -64,7 +64,12 @@ impl Destroy {
         Ok(all.into_iter().filter_map(|g| Some(Found { tags: value(&g.tags), id: g.id? })).collect())
     }
 
-    async fn resources(&self, client: &Client, at: &ResourceId, filter: Option<&str>) -> Result<Vec<Found>, Error> {
+    async fn resources(
+        &self,
+        client: &Client,
+        at: &ResourceId,
+        filter: Option<&str>,
+    ) -> Result<Vec<Found>, Error> {
         let all: Vec<_> = client
             .resources(at, filter)
             .try_collect()
@@ -128,7 +133,8 @@ async fn version_of(client: &Client, id: &ResourceId) -> Result<Option<arm::ApiV
     let kind = id.resource_type();
     let word = kind.as_str().split_once('/').map_or("", |(_, w)| w);
     let types = provider.resource_types.unwrap_or_default();
-    let row = types.into_iter().find(|t| t.resource_type.as_deref().is_some_and(|t| t.eq_ignore_ascii_case(word)));
+    let row =
+        types.into_iter().find(|t| t.resource_type.as_deref().is_some_and(|t| t.eq_ignore_ascii_case(word)));
     Ok(row.and_then(|t| t.api_versions?.iter().find_map(|v| v.parse().ok())))
 }
 
@@ -189,7 +195,10 @@ async fn infra(client: &Client, d: &Destroy, goal: &mut Goal, kept: &mut Vec<Kep
             goal.absent.push((r.id, None));
         } else {
             let by = tag(&r.tags, TAG_BY).unwrap_or("another command");
-            kept.push(Kept { id: r.id, why: format!("made by create {by} azure: zaffre destroy {by} azure") });
+            kept.push(Kept {
+                id: r.id,
+                why: format!("made by create {by} azure: zaffre destroy {by} azure"),
+            });
         }
     }
     // Links are not always listed as resources, and their zone cannot go before them.
@@ -234,7 +243,10 @@ async fn iam(
             ours.insert(found.id.clone());
             goal.absent.push((found.id, None));
         } else if named {
-            let why = format!("has our name but not our mark (tag {TAG_INFRA}): az identity delete --ids {}", found.id);
+            let why = format!(
+                "has our name but not our mark (tag {TAG_INFRA}): az identity delete --ids {}",
+                found.id
+            );
             kept.push(Kept { id: found.id, why });
         }
     }
@@ -250,7 +262,9 @@ async fn iam(
     if let Some(name) = &d.group {
         let id = ResourceGroups::ROW.id(&d.subscription, name)?;
         let ours = groups.iter().any(|g| g.id == id && d.ours(g));
-        if !ours && client.arm::<ResourceGroups>().find(&id).await.map_err(read(format!("group {id}")))?.is_some() {
+        if !ours
+            && client.arm::<ResourceGroups>().find(&id).await.map_err(read(format!("group {id}")))?.is_some()
+        {
             kept.push(Kept { id, why: "yours (--resource-group-name)".to_owned() });
         }
     }
@@ -280,7 +294,12 @@ pub async fn survey(client: &Client, d: &Destroy) -> Result<Survey, Error> {
     Ok(Survey { goal, observed, kept })
 }
 
-pub async fn destroy(client: &Client, d: &Destroy, options: Options, watch: Watch<'_>) -> Result<Outcome, Error> {
+pub async fn destroy(
+    client: &Client,
+    d: &Destroy,
+    options: Options,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
     let look = async || Ok((survey(client, d).await?, ()));
     let (outcome, ()) = converge(client, look, options, &|p: Progress<'_>| watch(p)).await?;
     Ok(outcome)

@@ -239,7 +239,9 @@ fn pair(text: &str) -> Result<(String, String), String> {
 ///
 /// They are found by their mark, their roles by name at every scope. What is not marked is kept, and it is said why.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  zaffre destroy iam azure --name demo --infra-id demo-x2b4c --azure-creds creds.json")]
+#[command(
+    after_help = "Example:\n  zaffre destroy iam azure --name demo --infra-id demo-x2b4c --azure-creds creds.json"
+)]
 pub struct DestroyIamArgs {
     #[command(flatten)]
     pub which: Which,
@@ -263,7 +265,9 @@ pub struct DestroyIamArgs {
 /// Groups, or what was made in yours, are found by their mark, roles by name at every scope. What you brought is kept,
 /// and it is said why.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  zaffre destroy infra azure --name demo --infra-id demo-x2b4c --azure-creds creds.json")]
+#[command(
+    after_help = "Example:\n  zaffre destroy infra azure --name demo --infra-id demo-x2b4c --azure-creds creds.json"
+)]
 pub struct DestroyInfraArgs {
     #[command(flatten)]
     pub which: Which,

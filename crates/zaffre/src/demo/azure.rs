@@ -68,7 +68,12 @@ pub async fn work(r: &mut Report) -> anyhow::Result<()> {
     let (seen, _) = survey::infra(&client, &infra, &|_, _, _| {}).await?;
     let steps = plan(&seen.goal, &seen.observed)?;
     let (at_once, each) = (times::expected(&steps), times::one_by_one(&steps));
-    let detail = format!("{} to create; in Azure about {}, {} one by one", steps.steps.len(), times::words(at_once), times::words(each));
+    let detail = format!(
+        "{} to create; in Azure about {}, {} one by one",
+        steps.steps.len(),
+        times::words(at_once),
+        times::words(each)
+    );
     r.step("infrastructure planned, nothing done yet", &detail);
     good(&run::create_infra(&client, &infra, Options::default(), &quiet).await?.0)?;
     r.step("created, each after what it needs", "groups, network, DNS, load balancer, roles");

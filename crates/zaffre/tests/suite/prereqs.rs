@@ -79,8 +79,11 @@ fn plan_create_again_and_destroy() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, mut env) = serve_azure(dir.path(), &["--in-memory", "--creds-out", "creds.json"]);
     // The credentials file alone says who: as YAML, too.
-    env.retain(|(k, _)| !matches!(k.as_str(), "AZURE_CLIENT_SECRET" | "AZURE_CLIENT_ID" | "AZURE_SUBSCRIPTION_ID"));
-    let creds: Value = serde_json::from_slice(&std::fs::read(dir.path().join("creds.json")).unwrap()).unwrap();
+    env.retain(|(k, _)| {
+        !matches!(k.as_str(), "AZURE_CLIENT_SECRET" | "AZURE_CLIENT_ID" | "AZURE_SUBSCRIPTION_ID")
+    });
+    let creds: Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("creds.json")).unwrap()).unwrap();
     let yaml: String =
         creds.as_object().unwrap().iter().map(|(k, v)| format!("{k}: {}\n", v.as_str().unwrap())).collect();
     std::fs::write(dir.path().join("creds.yaml"), yaml).unwrap();
@@ -97,7 +100,8 @@ fn plan_create_again_and_destroy() {
     let said = desk.good(&iam);
     assert_eq!(said, "wrote    identities.json\n");
     assert_eq!(desk.mode("identities.json"), 0o600);
-    let v: Value = serde_json::from_slice(&std::fs::read(dir.path().join("identities.json")).unwrap()).unwrap();
+    let v: Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("identities.json")).unwrap()).unwrap();
     assert_eq!(v.as_object().unwrap().keys().next().unwrap(), "imageRegistry");
     assert_eq!(desk.run(&planned(&iam)).status.code(), Some(0), "nothing is left to do");
     let dry = with(&infra, &["--dry-run", "-o", "json"]);
@@ -121,7 +125,7 @@ fn plan_create_again_and_destroy() {
     assert_eq!(gone.status.code(), Some(2));
     desk.good(&with(&["destroy", "infra", "azure"], &who));
     desk.good(&with(&["destroy", "iam", "azure", "--workload-identities-file", "identities.json"], &who));
-    let leaks = zaffre().args(["azure", "leaks", "--fail-on-leaks"]).envs(desk.env.clone()).output().unwrap();
+    let leaks = zaffre().args(["azure", "leaks", "--fail-on-leaks"]).envs(desk.env).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&leaks.stdout), "nothing is left over\n");
 }
 
@@ -173,7 +177,13 @@ fn the_doctor_says_what_and_how() {
     assert_eq!(v["blockers"], 1);
     let stranger = Desk {
         dir: dir.path(),
-        env: desk.env.iter().filter(|(k, _)| k != "AZURE_CLIENT_SECRET").cloned().chain([("AZURE_CLIENT_SECRET".to_owned(), "wrong".to_owned())]).collect(),
+        env: desk
+            .env
+            .iter()
+            .filter(|(k, _)| k != "AZURE_CLIENT_SECRET")
+            .cloned()
+            .chain([("AZURE_CLIENT_SECRET".to_owned(), "wrong".to_owned())])
+            .collect(),
     };
     let out = stranger.run(&["doctor", "azure"]);
     let said = String::from_utf8(out.stdout).unwrap();
