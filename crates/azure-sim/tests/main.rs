@@ -16,3 +16,4 @@ mod recorded;
 mod roles;
 mod shapes;
 mod support;
+mod trouble;

@@ -17,4 +17,5 @@ mod planning;
 mod recorded;
 mod server;
 mod support;
+mod trouble;
 mod types;

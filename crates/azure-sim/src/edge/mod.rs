@@ -6,5 +6,6 @@ mod forks;
 mod http_io;
 mod proxy;
 mod start;
+mod trouble;
 
 pub use start::{AzureSim, Config, Credentials, ProxiedProvider, StartError};

@@ -12,7 +12,7 @@ mod token;
 
 pub use error::Refusal;
 pub use fetch::{FetchError, HttpsIssuers, Issuers};
-pub use keys::{Caller, KeyError, Keys};
+pub use keys::{Caller, KeyError, Keys, peek};
 pub use token::exchange;
 
 use serde_json::{Value, json};

@@ -22,6 +22,8 @@ pub enum Effect {
     RemovePart(Key, String, String),
     /// A resource group is gone with all it contains.
     RemoveGroup(Key),
+    /// A resource group loses some of what it contains, and the deletion fails.
+    RemoveSome(Key, Box<ErrorDetail>),
     /// A provider is registered in a subscription.
     Register(String, String),
 }
@@ -75,6 +77,22 @@ impl PartialEq for Operation {
 
 impl Eq for Operation {}
 
+impl Effect {
+    /// What it is about.
+    pub fn about(&self) -> &str {
+        match self {
+            Effect::Settle(key)
+            | Effect::Fail(key, _)
+            | Effect::Remove(key)
+            | Effect::RemovePart(key, ..)
+            | Effect::RemoveGroup(key)
+            | Effect::RemoveSome(key, _) => key,
+            Effect::Register(_, namespace) => namespace,
+            Effect::Nothing => "",
+        }
+    }
+}
+
 /// Carries out the effect; an error is the operation's failure.
 pub fn apply(state: &mut State, op: &Operation) -> Result<(), Box<ErrorDetail>> {
     match &op.effect {
@@ -87,6 +105,11 @@ pub fn apply(state: &mut State, op: &Operation) -> Result<(), Box<ErrorDetail>> 
         Effect::Remove(key) => state.remove(key),
         Effect::RemovePart(key, list, name) => remove_part(state, key, list, name),
         Effect::RemoveGroup(key) => return remove_group(state, key),
+        Effect::RemoveSome(key, why) => {
+            remove_some(state, key);
+            settle(state, key, Phase::Succeeded);
+            return Err(why.clone());
+        }
         Effect::Register(subscription, namespace) => {
             state.registrations.insert((subscription.clone(), namespace.clone()), "Registered");
         }
@@ -120,6 +143,17 @@ fn remove_part(state: &mut State, key: &Key, list: &str, name: &str) {
     let edges = crate::kinds::edges(record.kind, &record.id, &record.doc);
     record.targets = crate::kinds::targets(&edges);
     state.put(record, edges);
+}
+
+/// Every other resource of a group goes, as far as nothing refers to it: what is left is whole.
+fn remove_some(state: &mut State, group: &Key) {
+    let roots: Vec<Key> =
+        state.below(group).filter(|r| r.id.root() == r.id).map(|r| r.id.key().clone()).collect();
+    for key in roots.iter().step_by(2) {
+        if state.used_by(key, key).is_none() {
+            state.remove(key);
+        }
+    }
 }
 
 fn remove_group(state: &mut State, key: &Key) -> Result<(), Box<ErrorDetail>> {

@@ -34,6 +34,10 @@ fn help_teaches() {
     testkit::golden!("help-azure.txt", &run(&["help", "azure"]));
     testkit::golden!("help-azure-journal.txt", &run(&["help", "azure", "journal"]));
     testkit::golden!("help-azure-leaks.txt", &run(&["help", "azure", "leaks"]));
+    testkit::golden!("help-azure-faults.txt", &run(&["help", "azure", "faults"]));
+    testkit::golden!("help-azure-faults-add.txt", &run(&["help", "azure", "faults", "add"]));
+    testkit::golden!("help-azure-clock.txt", &run(&["help", "azure", "clock"]));
+    testkit::golden!("help-azure-top.txt", &run(&["help", "azure", "top"]));
 }
 
 #[test]

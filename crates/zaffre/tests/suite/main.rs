@@ -4,6 +4,7 @@
 
 mod azure;
 mod azure_clients;
+mod azure_trouble;
 mod cli;
 mod differential;
 mod docs;
