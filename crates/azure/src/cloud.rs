@@ -10,7 +10,9 @@ use url::Url;
 pub enum CloudError {
     #[error("{name} is '{value}', which is not an https:// URL")]
     Url { name: &'static str, value: String },
-    #[error("there is no cloud '{0}': use AzurePublicCloud, AzureUSGovernmentCloud, AzureChinaCloud, AzureGermanCloud or AzureBleuCloud, or set ZAFFRE_AZURE_ARM_URL")]
+    #[error(
+        "there is no cloud '{0}': use AzurePublicCloud, AzureUSGovernmentCloud, AzureChinaCloud, AzureGermanCloud or AzureBleuCloud, or set ZAFFRE_AZURE_ARM_URL"
+    )]
     Unknown(String),
     #[error("cannot ask {url} for its endpoints")]
     Ask { url: String, source: HttpError },
@@ -256,7 +258,10 @@ mod tests {
         assert_eq!(Cloud::named("usgov").unwrap(), Cloud::us_government());
         assert_eq!(Cloud::named("azurecloud").unwrap(), Cloud::public());
         assert_eq!(Cloud::china().login.as_str(), "https://login.chinacloudapi.cn");
-        assert_eq!(Cloud::named("AzureGermanCloud").unwrap().arm.as_str(), "https://management.microsoftazure.de");
+        assert_eq!(
+            Cloud::named("AzureGermanCloud").unwrap().arm.as_str(),
+            "https://management.microsoftazure.de"
+        );
         assert!(matches!(Cloud::named("moon"), Err(CloudError::Unknown(_))));
         assert_eq!(Cloud::public().arm_scope(), "https://management.azure.com/.default");
     }

@@ -6,7 +6,10 @@ use crate::roles;
 use crate::run::{Options, Outcome, Progress, Watch, converge};
 use crate::survey::{Kept, Survey, read};
 use arm::ResourceId;
-use azure::ops::{PrivateDnsLinks, PrivateDnsZones, ResourceGroups, RoleAssignments, UserAssignedIdentities};
+use azure::ops::{
+    PrivateDnsLinks, PrivateDnsZones, ResourceGroups, RoleAssignments, SecurityGroups,
+    UserAssignedIdentities, VirtualNetworks,
+};
 use azure::plan::{Goal, Observed, observe};
 use azure::{ArmType, Client};
 use futures::TryStreamExt;
@@ -61,7 +64,12 @@ impl Destroy {
         Ok(all.into_iter().filter_map(|g| Some(Found { tags: value(&g.tags), id: g.id? })).collect())
     }
 
-    async fn resources(&self, client: &Client, at: &ResourceId, filter: Option<&str>) -> Result<Vec<Found>, Error> {
+    async fn resources(
+        &self,
+        client: &Client,
+        at: &ResourceId,
+        filter: Option<&str>,
+    ) -> Result<Vec<Found>, Error> {
         let all: Vec<_> = client
             .resources(at, filter)
             .try_collect()
@@ -125,7 +133,8 @@ async fn version_of(client: &Client, id: &ResourceId) -> Result<Option<arm::ApiV
     let kind = id.resource_type();
     let word = kind.as_str().split_once('/').map_or("", |(_, w)| w);
     let types = provider.resource_types.unwrap_or_default();
-    let row = types.into_iter().find(|t| t.resource_type.as_deref().is_some_and(|t| t.eq_ignore_ascii_case(word)));
+    let row =
+        types.into_iter().find(|t| t.resource_type.as_deref().is_some_and(|t| t.eq_ignore_ascii_case(word)));
     Ok(row.and_then(|t| t.api_versions?.iter().find_map(|v| v.parse().ok())))
 }
 
@@ -146,9 +155,7 @@ async fn infra(client: &Client, d: &Destroy, goal: &mut Goal, kept: &mut Vec<Kep
             goal.absent.push((g.id.clone(), None));
         }
     }
-    // The link in the main group holds the network, a subnet holds the security group.
     let names: Vec<ResourceId> = names.into_iter().collect::<Result<_, _>>()?;
-    goal.deletes.extend(names.windows(2).map(|w| (w[0].clone(), w[1].clone())));
     let mut unmarked = names.clone();
     unmarked.push(main.clone());
     unmarked.sort();
@@ -170,18 +177,33 @@ async fn infra(client: &Client, d: &Destroy, goal: &mut Goal, kept: &mut Vec<Kep
             }
         }
     }
+    // The link in the main group holds the network, a subnet holds the security group. Where nothing else does, these
+    // few go first and then the groups at once; otherwise one group after the other.
+    let inside = if covered(goal, &main) { d.resources(client, &main, None).await? } else { Vec::new() };
+    let mut zones: Vec<ResourceId> = Vec::new();
+    if inside.iter().all(|r| d.ours(r)) {
+        let is = |r: &Found, kind: &str| d.ours(r) && r.id.resource_type().is(kind);
+        let holds = |r: &&Found| is(r, VirtualNetworks::ROW.kind) || is(r, SecurityGroups::ROW.kind);
+        goal.absent.extend(resources.iter().filter(holds).map(|r| (r.id.clone(), None)));
+        zones.extend(inside.iter().filter(|r| is(r, PrivateDnsZones::ROW.kind)).map(|r| r.id.clone()));
+    } else {
+        goal.deletes.extend(names.windows(2).map(|w| (w[0].clone(), w[1].clone())));
+    }
     resources.retain(|r| !covered(goal, &r.id));
     for r in resources {
         if d.ours(&r) {
             goal.absent.push((r.id, None));
         } else {
             let by = tag(&r.tags, TAG_BY).unwrap_or("another command");
-            kept.push(Kept { id: r.id, why: format!("made by create {by} azure: zaffre destroy {by} azure") });
+            kept.push(Kept {
+                id: r.id,
+                why: format!("made by create {by} azure: zaffre destroy {by} azure"),
+            });
         }
     }
     // Links are not always listed as resources, and their zone cannot go before them.
-    let zones: Vec<ResourceId> =
-        goal.absent.iter().map(|(id, _)| id).filter(|id| id.resource_type().is(PrivateDnsZones::ROW.kind)).cloned().collect();
+    let is_zone = |id: &&ResourceId| id.resource_type().is(PrivateDnsZones::ROW.kind);
+    zones.extend(goal.absent.iter().map(|(id, _)| id).filter(is_zone).cloned());
     for zone in zones {
         let links = client.arm::<PrivateDnsLinks>().list_all(&zone).await;
         for link in links.map_err(read(format!("the links of {zone}")))?.into_iter().filter_map(|l| l.id) {
@@ -221,7 +243,10 @@ async fn iam(
             ours.insert(found.id.clone());
             goal.absent.push((found.id, None));
         } else if named {
-            let why = format!("has our name but not our mark (tag {TAG_INFRA}): az identity delete --ids {}", found.id);
+            let why = format!(
+                "has our name but not our mark (tag {TAG_INFRA}): az identity delete --ids {}",
+                found.id
+            );
             kept.push(Kept { id: found.id, why });
         }
     }
@@ -237,7 +262,9 @@ async fn iam(
     if let Some(name) = &d.group {
         let id = ResourceGroups::ROW.id(&d.subscription, name)?;
         let ours = groups.iter().any(|g| g.id == id && d.ours(g));
-        if !ours && client.arm::<ResourceGroups>().find(&id).await.map_err(read(format!("group {id}")))?.is_some() {
+        if !ours
+            && client.arm::<ResourceGroups>().find(&id).await.map_err(read(format!("group {id}")))?.is_some()
+        {
             kept.push(Kept { id, why: "yours (--resource-group-name)".to_owned() });
         }
     }
@@ -267,7 +294,12 @@ pub async fn survey(client: &Client, d: &Destroy) -> Result<Survey, Error> {
     Ok(Survey { goal, observed, kept })
 }
 
-pub async fn destroy(client: &Client, d: &Destroy, options: Options, watch: Watch<'_>) -> Result<Outcome, Error> {
+pub async fn destroy(
+    client: &Client,
+    d: &Destroy,
+    options: Options,
+    watch: Watch<'_>,
+) -> Result<Outcome, Error> {
     let look = async || Ok((survey(client, d).await?, ()));
     let (outcome, ()) = converge(client, look, options, &|p: Progress<'_>| watch(p)).await?;
     Ok(outcome)

@@ -4,10 +4,12 @@ use crate::Error;
 use crate::rights::{self, Needed};
 use crate::survey::read;
 use arm::ResourceId;
+use azure::ArmType;
 use azure::Client;
 use azure::credential::TokenRequest;
-use azure::ops::{DnsNs, DnsZones, FederatedCredentials, PublicIpAddresses, ResourceGroups, UserAssignedIdentities};
-use azure::ArmType;
+use azure::ops::{
+    DnsNs, DnsZones, FederatedCredentials, PublicIpAddresses, ResourceGroups, UserAssignedIdentities,
+};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::TryStreamExt;
@@ -106,9 +108,12 @@ fn providers(purpose: For) -> &'static [&'static str] {
             "Microsoft.Compute",
             "Microsoft.Storage",
         ],
-        For::Managed => {
-            &["Microsoft.Network", "Microsoft.Authorization", "Microsoft.ManagedIdentity", "Microsoft.KeyVault"]
-        }
+        For::Managed => &[
+            "Microsoft.Network",
+            "Microsoft.Authorization",
+            "Microsoft.ManagedIdentity",
+            "Microsoft.KeyVault",
+        ],
     }
 }
 
@@ -211,7 +216,11 @@ async fn registration(client: &Client, x: &Examination, r: &mut Report) {
             good.push(*ns);
         } else {
             // The client registers what is missing when it meets it, if it may.
-            r.warning("providers", format!("{ns} is {state}"), format!("az provider register --wait -n {ns}"));
+            r.warning(
+                "providers",
+                format!("{ns} is {state}"),
+                format!("az provider register --wait -n {ns}"),
+            );
         }
     }
     if !good.is_empty() {
@@ -243,7 +252,8 @@ async fn quota(client: &Client, x: &Examination, r: &mut Report) {
         For::Cluster => ("Microsoft.Compute", "cores", 8, "2024-03-01"),
         For::Iam | For::Managed => return,
     };
-    let path = format!("{}/providers/{ns}/locations/{}/usages?api-version={version}", x.subscription, x.location);
+    let path =
+        format!("{}/providers/{ns}/locations/{}/usages?api-version={version}", x.subscription, x.location);
     let body = match client.send(azure::Call::get(path)).await {
         Ok(answer) => answer.json().unwrap_or_default(),
         Err(e) if e.is_not_found() => return,
@@ -315,10 +325,15 @@ async fn names(client: &Client, x: &Examination, r: &mut Report) {
         match client.arm::<ResourceGroups>().find(&id).await {
             Ok(Some(g)) => {
                 let tags = serde_json::to_value(&g.tags).unwrap_or_default();
-                let ours = [crate::MadeBy::Infra, crate::MadeBy::Iam].iter().any(|b| cluster.marked(&tags, *b));
+                let ours =
+                    [crate::MadeBy::Infra, crate::MadeBy::Iam].iter().any(|b| cluster.marked(&tags, *b));
                 if !ours && x.purpose != For::Iam {
                     let fix = "another --infra-id, or --adopt".to_owned();
-                    r.blocker("names", format!("{id} exists and does not carry the mark of this cluster"), fix);
+                    r.blocker(
+                        "names",
+                        format!("{id} exists and does not carry the mark of this cluster"),
+                        fix,
+                    );
                 }
             }
             Ok(None) => {}
@@ -344,7 +359,11 @@ async fn credentials(client: &Client, x: &Examination, r: &mut Report) {
         match client.arm::<FederatedCredentials>().list_all(&id).await {
             Ok(list) if list.len() + 3 > CREDENTIALS => {
                 full = true;
-                let fix = format!("az identity federated-credential list --identity-name {} -g {}, and delete what is not needed", id.name(), id.group().unwrap_or_default());
+                let fix = format!(
+                    "az identity federated-credential list --identity-name {} -g {}, and delete what is not needed",
+                    id.name(),
+                    id.group().unwrap_or_default()
+                );
                 r.blocker("federated credentials", format!("{id} has {} of {CREDENTIALS}", list.len()), fix);
             }
             Ok(_) => {}

@@ -38,9 +38,7 @@ pub enum Error {
         "resource group {0} does not exist: make it (az group create) or leave --resource-group-name away"
     )]
     NoGroup(String),
-    #[error(
-        "{flag} {id} does not exist: create it first, or leave the flag away to have one made"
-    )]
+    #[error("{flag} {id} does not exist: create it first, or leave the flag away to have one made")]
     NotThere { flag: &'static str, id: ResourceId },
     #[error(
         "no service principal has client id {0}, which the identities file names: is the file of this tenant?"
@@ -86,12 +84,20 @@ pub fn advice(id: &ResourceId, e: &azure::Error, again: &str) -> Advice {
     } else if code("RoleAssignmentLimitExceeded") {
         (
             "the subscription has as many role assignments as it may",
-            format!("az role assignment list --all --subscription {subscription}, delete what is not needed, then {again}"),
+            format!(
+                "az role assignment list --all --subscription {subscription}, delete what is not needed, then {again}"
+            ),
         )
     } else if code("ScopeLocked") {
-        ("somebody put a lock on it", format!("az lock list --resource-group {}", id.group().unwrap_or_default()))
+        (
+            "somebody put a lock on it",
+            format!("az lock list --resource-group {}", id.group().unwrap_or_default()),
+        )
     } else if code("RequestDisallowedByPolicy") {
-        ("a policy of the subscription forbids it", "az policy assignment list --disable-scope-strict-match".to_owned())
+        (
+            "a policy of the subscription forbids it",
+            "az policy assignment list --disable-scope-strict-match".to_owned(),
+        )
     } else if code("MissingSubscriptionRegistration") || matches!(e, azure::Error::Registration { .. }) {
         let ns = id.namespace().unwrap_or_default();
         ("the provider is not registered", format!("az provider register --wait -n {ns}"))

@@ -4,9 +4,9 @@ use crate::Error;
 use crate::identities::{AUDIENCE, IDENTITIES, KMS, WorkloadIdentities, subject};
 use crate::names::{Cluster, MadeBy};
 use arm::ResourceId;
+use azure::ArmType;
 use azure::ops::{FederatedCredentials, ResourceGroups, UserAssignedIdentities};
 use azure::plan::{Desired, Goal};
-use azure::ArmType;
 use serde_json::{Value, json};
 
 /// The command's flags.

@@ -25,7 +25,11 @@ pub static IDENTITIES: [Identity; 9] = [
         suffix: "-image-registry",
         accounts: &[
             ("-image-registry-fed-id-registry", "openshift-image-registry", "registry"),
-            ("-image-registry-fed-id-operator", "openshift-image-registry", "cluster-image-registry-operator"),
+            (
+                "-image-registry-fed-id-operator",
+                "openshift-image-registry",
+                "cluster-image-registry-operator",
+            ),
         ],
     },
     Identity {

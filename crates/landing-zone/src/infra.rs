@@ -67,7 +67,8 @@ fn kind(flag: &'static str, id: &ResourceId, kind: &'static str, example: &'stat
 }
 
 const NET: &str = "/subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/NAME";
-const SUBNET: &str = "/subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/NAME";
+const SUBNET: &str =
+    "/subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…/subnets/NAME";
 const NSG: &str = "/subscriptions/…/resourceGroups/…/providers/Microsoft.Network/networkSecurityGroups/NAME";
 
 /// Labels of letters, digits and dashes.
@@ -105,7 +106,8 @@ impl Infra {
             kind("--endpoint-access-private-nat-subnet-id", nat, Subnets::ROW.kind, SUBNET)?;
         }
         if self.private && self.vnet.is_some() && self.nat_subnet.is_none() {
-            let (flag, needs) = ("--endpoint-access with --vnet-id", "--endpoint-access-private-nat-subnet-id");
+            let (flag, needs) =
+                ("--endpoint-access with --vnet-id", "--endpoint-access-private-nat-subnet-id");
             return Err(Error::Needs { flag, needs });
         }
         let mut tags = self.tags.clone();
@@ -146,7 +148,17 @@ impl Infra {
         let link = PrivateDnsLinks::ROW.id(&private_zone, &format!("{}-{}", c.name, c.infra_id))?;
         let public_ip = PublicIpAddresses::ROW.id(&main, &c.infra_id)?;
         let load_balancer = LoadBalancers::ROW.id(&main, &c.infra_id)?;
-        Ok(Layout { main, security_group, vnet, subnet, nat_subnet, private_zone, link, public_ip, load_balancer })
+        Ok(Layout {
+            main,
+            security_group,
+            vnet,
+            subnet,
+            nat_subnet,
+            private_zone,
+            link,
+            public_ip,
+            load_balancer,
+        })
     }
 
     /// Groups that are made, in the order in which they must go.
@@ -180,7 +192,8 @@ pub fn wanted(infra: &Infra, facts: &Facts) -> Result<Goal, Error> {
         goal = goal.present(Desired::new(group, json!({"location": place, "tags": tags})));
     }
     if infra.security_group.is_none() {
-        goal = goal.present(Desired::new(at.security_group.clone(), json!({"location": place, "tags": tags})));
+        goal =
+            goal.present(Desired::new(at.security_group.clone(), json!({"location": place, "tags": tags})));
     }
     if infra.vnet.is_none() {
         goal = goal.present(Desired::new(at.vnet.clone(), network(infra, &at, &tags)));

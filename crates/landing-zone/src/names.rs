@@ -87,9 +87,8 @@ pub fn tag<'a>(tags: &'a Value, name: &str) -> Option<&'a str> {
 
 /// A version 5 UUID in the namespace of DNS names.
 pub fn uuid5(name: &str) -> String {
-    const DNS: [u8; 16] = [
-        0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8,
-    ];
+    const DNS: [u8; 16] =
+        [0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8];
     let mut hash = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(&DNS);
     hash.update(name.as_bytes());
@@ -115,7 +114,10 @@ mod tests {
     #[test]
     fn names_are_checked() {
         let c = Cluster::new("demo", "demo-x2b4c").unwrap();
-        assert_eq!((c.group(None), c.group(Some("nsg"))), ("demo-demo-x2b4c".into(), "demo-nsg-demo-x2b4c".into()));
+        assert_eq!(
+            (c.group(None), c.group(Some("nsg"))),
+            ("demo-demo-x2b4c".into(), "demo-nsg-demo-x2b4c".into())
+        );
         for bad in ["", "-a", "a-", "A", "a/b", "a.b", &"a".repeat(55)] {
             assert!(Cluster::new(bad, "x").is_err() && Cluster::new("x", bad).is_err(), "{bad}");
         }

@@ -62,7 +62,8 @@ impl Picture<'_> {
                 if let Action::Change { differences, .. } = &s.action {
                     v["differences"] = serde_json::to_value(differences).unwrap_or_default();
                 }
-                let after: Vec<&ResourceId> = s.after.iter().filter_map(|j| Some(&self.plan.steps.get(*j)?.id)).collect();
+                let after: Vec<&ResourceId> =
+                    s.after.iter().filter_map(|j| Some(&self.plan.steps.get(*j)?.id)).collect();
                 v["after"] = json!(after);
                 v
             })

@@ -19,7 +19,11 @@ pub enum Progress<'a> {
     /// What is going to be done; told again if it has to be planned again.
     Planned(&'a Plan),
     Started(&'a Step),
-    Waiting { id: &'a ResourceId, why: &'a str, pause: Duration },
+    Waiting {
+        id: &'a ResourceId,
+        why: &'a str,
+        pause: Duration,
+    },
     Finished(&'a Step, &'a StepResult),
 }
 
@@ -62,7 +66,12 @@ impl Outcome {
 }
 
 /// Does a plan that was looked at.
-pub async fn carry_out(client: &Client, plan: &Plan, options: Options, watch: Watch<'_>) -> Result<Report, Error> {
+pub async fn carry_out(
+    client: &Client,
+    plan: &Plan,
+    options: Options,
+    watch: Watch<'_>,
+) -> Result<Report, Error> {
     if !plan.is_empty() {
         let missing = rights::missing(client, &rights::needed(plan)).await?;
         if !missing.is_empty() {
@@ -70,7 +79,8 @@ pub async fn carry_out(client: &Client, plan: &Plan, options: Options, watch: Wa
         }
     }
     watch(Progress::Planned(plan));
-    let waits = |id: &ResourceId, w: &Wait, pause: Duration| watch(Progress::Waiting { id, why: w.why, pause });
+    let waits =
+        |id: &ResourceId, w: &Wait, pause: Duration| watch(Progress::Waiting { id, why: w.why, pause });
     let hands = Patient { client, tell: &waits };
     let events = |e: Event<'_>| match e {
         Event::Started(s) => watch(Progress::Started(s)),
@@ -92,7 +102,9 @@ pub async fn converge<X>(
         let steps = plan(&survey.goal, &survey.observed)?;
         let report = carry_out(client, &steps, options, watch).await?;
         let overtaken = report.failures().count() > 0
-            && report.failures().all(|(_, e)| e.is_precondition() || e.has_code("RoleAssignmentUpdateNotPermitted"));
+            && report
+                .failures()
+                .all(|(_, e)| e.is_precondition() || e.has_code("RoleAssignmentUpdateNotPermitted"));
         if !overtaken || round == ROUNDS {
             let observed = survey.observed.clone();
             return Ok((Outcome { plan: steps, report, observed, survey }, extra));

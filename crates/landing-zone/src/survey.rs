@@ -6,7 +6,9 @@ use crate::infra::{self, Facts, Infra};
 use crate::names::{Cluster, MadeBy};
 use crate::roles::{self, NODE_POOL_ROLE};
 use arm::ResourceId;
-use azure::ops::{DnsZones, ResourceGroups, RoleAssignments, RoleDefinitions, Subnets, UserAssignedIdentities};
+use azure::ops::{
+    DnsZones, ResourceGroups, RoleAssignments, RoleDefinitions, Subnets, UserAssignedIdentities,
+};
 use azure::plan::{Goal, Observed, observe};
 use azure::{ArmType, Call, Client};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -164,8 +166,7 @@ pub async fn zone(
     let mut first = None;
     while let Some(z) = zones.try_next().await.map_err(read("the DNS zones of the subscription"))? {
         let Some(id) = z.id.filter(|id| id.name().eq_ignore_ascii_case(domain)) else { continue };
-        let preferred =
-            group.is_none_or(|g| id.group().is_some_and(|of| of.eq_ignore_ascii_case(g)));
+        let preferred = group.is_none_or(|g| id.group().is_some_and(|of| of.eq_ignore_ascii_case(g)));
         if preferred {
             return Ok(id);
         }

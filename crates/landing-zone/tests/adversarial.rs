@@ -4,8 +4,8 @@ use crate::support::{World, quiet, world};
 use azure::credential::{AccessToken, Confidential, Entra, Proof, TokenRequest, TokenSource};
 use azure::{Client, Credential, CredentialError, Secret};
 use futures::future::BoxFuture;
-use landing_zone::identities::Identities;
 use landing_zone::iam::Iam;
+use landing_zone::identities::Identities;
 use landing_zone::infra::Infra;
 use landing_zone::run::{Options, create_iam, create_infra};
 use landing_zone::{MadeBy, destroy};
@@ -40,7 +40,7 @@ impl TokenSource for Flaky {
 fn flaky(w: &World, fails: usize) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let (http, cloud, timing) = w.parts();
-    let entra = Entra { http: http.clone(), login: cloud.login.clone(), timing: timing.clone() };
+    let entra = Entra { http, login: cloud.login, timing: timing.clone() };
     let creds = w.sim.creds();
     let proof = Proof::Secret(Secret::new(creds.secret()));
     let inner = Confidential::new(entra, &creds.tenant_id, &creds.client_id, proof);
@@ -201,10 +201,9 @@ async fn two_clusters_at_once() {
     w.remove(&w.destroy("one", MadeBy::Iam)).await;
     let ids = w.make_iam(&w.iam("two")).await;
     assert!(w.make_infra(&w.infra("two", Identities::Workload(ids))).await.0.plan.is_empty());
-    futures::join!(
-        async { w.remove(&w.destroy("two", MadeBy::Infra)).await },
-        async { w.remove(&w.destroy("two", MadeBy::Iam)).await },
-    );
+    futures::join!(async { w.remove(&w.destroy("two", MadeBy::Infra)).await }, async {
+        w.remove(&w.destroy("two", MadeBy::Iam)).await
+    },);
     assert_eq!(w.left(), Vec::<String>::new());
 }
 

@@ -118,8 +118,11 @@ async fn managed() {
         disk: identity("aro-disk"),
         file: identity("aro-file"),
     };
-    let data_plane =
-        DataPlaneIdentities { image_registry: app("dp-registry"), disk: app("dp-disk"), file: app("dp-file") };
+    let data_plane = DataPlaneIdentities {
+        image_registry: app("dp-registry"),
+        disk: app("dp-disk"),
+        file: app("dp-file"),
+    };
     infra(&w, "managed", &w.infra("aro", Identities::Managed { control_plane, data_plane })).await;
 }
 

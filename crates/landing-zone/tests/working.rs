@@ -105,7 +105,10 @@ async fn the_doctor_is_content_with_an_owner() {
             assert!(found.iter().any(|f| f.check == check && f.level == Level::Good), "{check}: {found:#?}");
         }
     }
-    assert!(w.calls().iter().all(|c| c.method == "GET" || c.path.contains("oauth2")), "the doctor only looks");
+    assert!(
+        w.calls().iter().all(|c| c.method == "GET" || c.path.contains("oauth2")),
+        "the doctor only looks"
+    );
 }
 
 #[tokio::test]

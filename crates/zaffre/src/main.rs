@@ -32,8 +32,12 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
     let result = match cli.command {
         cli::Command::Create(what) => runtime.block_on(prereqs::create(what, false)),
         cli::Command::Destroy(what) => runtime.block_on(prereqs::destroy(what, false)),
-        cli::Command::Plan(cli::prereqs::Change::Create(what)) => runtime.block_on(prereqs::create(what, true)),
-        cli::Command::Plan(cli::prereqs::Change::Destroy(what)) => runtime.block_on(prereqs::destroy(what, true)),
+        cli::Command::Plan(cli::prereqs::Change::Create(what)) => {
+            runtime.block_on(prereqs::create(what, true))
+        }
+        cli::Command::Plan(cli::prereqs::Change::Destroy(what)) => {
+            runtime.block_on(prereqs::destroy(what, true))
+        }
         cli::Command::Doctor(what) => runtime.block_on(prereqs::doctor(what)),
         cli::Command::Serve(cli::Serve { what }) => match what {
             cli::ServeWhat::Kube(args) => done(runtime.block_on(serve::kube(args))),

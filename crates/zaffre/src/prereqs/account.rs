@@ -33,8 +33,9 @@ const OTHERS: [&str; 5] = [
 pub async fn connect(account: &Account) -> anyhow::Result<Azure> {
     let mut env = Env::of_process();
     if let Some(path) = &account.azure_creds {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the credentials file {} (--azure-creds)", path.display()))?;
+        let text = std::fs::read_to_string(path).with_context(|| {
+            format!("cannot read the credentials file {} (--azure-creds)", path.display())
+        })?;
         // JSON is YAML; the parser's message could quote a secret, so it is not shown.
         let creds: Creds = serde_saphyr::from_str(&text).map_err(|_| {
             anyhow::anyhow!(

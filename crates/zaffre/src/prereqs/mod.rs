@@ -50,7 +50,7 @@ pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> 
     let d = way_back::Destroy { cluster, subscription, by, group, preserve };
     let title = title("destroy", by, &d.cluster);
     if dry || how.dry_run {
-        return Ok(show(&title, &way_back::survey(&client, &d).await.map_err(say::failed)?, how.output)?);
+        return show(&title, &way_back::survey(&client, &d).await.map_err(say::failed)?, how.output);
     }
     let progress = Progress::new(&how);
     let watch = |p: run::Progress<'_>| progress.tell(&p);
@@ -90,7 +90,8 @@ fn finish(title: &str, outcome: &Outcome, how: &How) -> anyhow::Result<()> {
     let failures = say::failures(&outcome.report);
     if how.output == Shown::Json {
         let kept = &outcome.survey.kept;
-        let event = json!({"event": "summary", "good": outcome.is_good(), "failures": failures.json, "kept": kept});
+        let event =
+            json!({"event": "summary", "good": outcome.is_good(), "failures": failures.json, "kept": kept});
         output::line(&event.to_string());
     } else {
         for line in &failures.text {
@@ -99,7 +100,9 @@ fn finish(title: &str, outcome: &Outcome, how: &How) -> anyhow::Result<()> {
     }
     if !outcome.is_good() {
         let (bad, all) = (failures.json.len(), outcome.plan.steps.len());
-        bail!("{title}: {bad} of {all} steps did not succeed; what was done stays, and the same command goes on from there");
+        bail!(
+            "{title}: {bad} of {all} steps did not succeed; what was done stays, and the same command goes on from there"
+        );
     }
     Ok(())
 }
@@ -156,7 +159,10 @@ async fn infra(a: cli::InfraArgs, dry: bool) -> anyhow::Result<ExitCode> {
             }
         }
         None if a.how.output == Shown::Text => output::line(text.trim_end()),
-        None => output::line(&json!({"event": "result", "infra": serde_saphyr::from_str::<serde_json::Value>(&text)?}).to_string()),
+        None => output::line(
+            &json!({"event": "result", "infra": serde_saphyr::from_str::<serde_json::Value>(&text)?})
+                .to_string(),
+        ),
     }
     Ok(ExitCode::SUCCESS)
 }

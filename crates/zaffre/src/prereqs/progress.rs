@@ -98,7 +98,8 @@ impl Progress {
             Event::Finished(step, r) if step.action != Action::Keep => self.finished(&mut s, step, r),
             Event::Waiting { id, why, pause } => match self.mode {
                 Mode::Json => output::line(
-                    &json!({"event": "waiting", "id": id, "why": why, "seconds": pause.as_secs_f64()}).to_string(),
+                    &json!({"event": "waiting", "id": id, "why": why, "seconds": pause.as_secs_f64()})
+                        .to_string(),
                 ),
                 Mode::Lines => output::note(&format!("waiting  {id}  ({why})")),
                 Mode::Bars => {
@@ -175,7 +176,11 @@ impl Progress {
             Mode::Lines => {
                 output::note(&format!(
                     "{:<8} {}  ({}/{}, {:.1}s)",
-                    result(r), step.id, s.done, s.total, took.as_secs_f64()
+                    result(r),
+                    step.id,
+                    s.done,
+                    s.total,
+                    took.as_secs_f64()
                 ));
             }
             Mode::Bars => {

@@ -32,7 +32,9 @@ pub fn failures(report: &Report) -> Failures {
                 text.push(format!("  cause: {}", a.cause));
                 text.push(format!("  azure: {}", chain(e)));
                 text.push(format!("  next:  {}", a.next));
-                list.push(json!({"id": id, "code": code, "cause": a.cause, "message": chain(e), "next": a.next}));
+                list.push(
+                    json!({"id": id, "code": code, "cause": a.cause, "message": chain(e), "next": a.next}),
+                );
             }
             StepResult::Skipped { because } => {
                 text.push(format!("skipped  {id}  (needs {because})"));
@@ -55,7 +57,11 @@ pub fn failed(e: Error) -> anyhow::Error {
     match &e {
         Error::Rights(missing) => {
             for m in missing {
-                let fix = format!("az role assignment create --role '{}' --scope {} --assignee …", m.role(), m.scope);
+                let fix = format!(
+                    "az role assignment create --role '{}' --scope {} --assignee …",
+                    m.role(),
+                    m.scope
+                );
                 lines.push(format!("missing  {} at {}\n  next:  {fix}", m.action, m.scope));
             }
             lines.push("  more:  zaffre doctor azure".to_owned());
@@ -64,7 +70,12 @@ pub fn failed(e: Error) -> anyhow::Error {
             let again = again();
             for (id, e) in failed {
                 let a = advice(id, e, &again);
-                lines.push(format!("unread   {id}\n  cause: {}\n  azure: {}\n  next:  {}", a.cause, chain(e), a.next));
+                lines.push(format!(
+                    "unread   {id}\n  cause: {}\n  azure: {}\n  next:  {}",
+                    a.cause,
+                    chain(e),
+                    a.next
+                ));
             }
         }
         _ => {}
