@@ -40,6 +40,10 @@ pub async fn world_trusting(trust: Vec<String>) -> World {
     make(Profile::Instant, trust).await
 }
 
+pub async fn world_with(profile: Profile) -> World {
+    make(profile, Vec::new()).await
+}
+
 async fn make(profile: Profile, trust: Vec<String>) -> World {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::local(7);
