@@ -6,7 +6,10 @@ use crate::roles;
 use crate::run::{Options, Outcome, Progress, Watch, converge};
 use crate::survey::{Kept, Survey, read};
 use arm::ResourceId;
-use azure::ops::{PrivateDnsLinks, PrivateDnsZones, ResourceGroups, RoleAssignments, UserAssignedIdentities};
+use azure::ops::{
+    PrivateDnsLinks, PrivateDnsZones, ResourceGroups, RoleAssignments, SecurityGroups,
+    UserAssignedIdentities, VirtualNetworks,
+};
 use azure::plan::{Goal, Observed, observe};
 use azure::{ArmType, Client};
 use futures::TryStreamExt;
@@ -152,9 +155,7 @@ async fn infra(client: &Client, d: &Destroy, goal: &mut Goal, kept: &mut Vec<Kep
             goal.absent.push((g.id.clone(), None));
         }
     }
-    // The link in the main group holds the network, a subnet holds the security group.
     let names: Vec<ResourceId> = names.into_iter().collect::<Result<_, _>>()?;
-    goal.deletes.extend(names.windows(2).map(|w| (w[0].clone(), w[1].clone())));
     let mut unmarked = names.clone();
     unmarked.push(main.clone());
     unmarked.sort();
@@ -176,6 +177,18 @@ async fn infra(client: &Client, d: &Destroy, goal: &mut Goal, kept: &mut Vec<Kep
             }
         }
     }
+    // The link in the main group holds the network, a subnet holds the security group. Where nothing else does, these
+    // few go first and then the groups at once; otherwise one group after the other.
+    let inside = if covered(goal, &main) { d.resources(client, &main, None).await? } else { Vec::new() };
+    let mut zones: Vec<ResourceId> = Vec::new();
+    if inside.iter().all(|r| d.ours(r)) {
+        let is = |r: &Found, kind: &str| d.ours(r) && r.id.resource_type().is(kind);
+        let holds = |r: &&Found| is(r, VirtualNetworks::ROW.kind) || is(r, SecurityGroups::ROW.kind);
+        goal.absent.extend(resources.iter().filter(holds).map(|r| (r.id.clone(), None)));
+        zones.extend(inside.iter().filter(|r| is(r, PrivateDnsZones::ROW.kind)).map(|r| r.id.clone()));
+    } else {
+        goal.deletes.extend(names.windows(2).map(|w| (w[0].clone(), w[1].clone())));
+    }
     resources.retain(|r| !covered(goal, &r.id));
     for r in resources {
         if d.ours(&r) {
@@ -189,13 +202,8 @@ async fn infra(client: &Client, d: &Destroy, goal: &mut Goal, kept: &mut Vec<Kep
         }
     }
     // Links are not always listed as resources, and their zone cannot go before them.
-    let zones: Vec<ResourceId> = goal
-        .absent
-        .iter()
-        .map(|(id, _)| id)
-        .filter(|id| id.resource_type().is(PrivateDnsZones::ROW.kind))
-        .cloned()
-        .collect();
+    let is_zone = |id: &&ResourceId| id.resource_type().is(PrivateDnsZones::ROW.kind);
+    zones.extend(goal.absent.iter().map(|(id, _)| id).filter(is_zone).cloned());
     for zone in zones {
         let links = client.arm::<PrivateDnsLinks>().list_all(&zone).await;
         for link in links.map_err(read(format!("the links of {zone}")))?.into_iter().filter_map(|l| l.id) {

@@ -45,6 +45,7 @@ pub fn known(step: &Step, e: &Error) -> Option<Wait> {
     }
     if deletes
         && (code("CannotDeleteResource")
+            || code("ResourceGroupDeletionBlocked")
             || code("PublicIPAddressCannotBeDeleted")
             || e.code().is_some_and(|c| c.starts_with("InUse")))
     {

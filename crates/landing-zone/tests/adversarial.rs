@@ -40,7 +40,7 @@ impl TokenSource for Flaky {
 fn flaky(w: &World, fails: usize) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let (http, cloud, timing) = w.parts();
-    let entra = Entra { http: http.clone(), login: cloud.login.clone(), timing: timing.clone() };
+    let entra = Entra { http, login: cloud.login, timing: timing.clone() };
     let creds = w.sim.creds();
     let proof = Proof::Secret(Secret::new(creds.secret()));
     let inner = Confidential::new(entra, &creds.tenant_id, &creds.client_id, proof);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::large_futures, reason = "a test fails by panicking")]
 
 mod adversarial;
+mod bad_day;
 mod golden;
 mod issuer;
 mod life;

@@ -40,6 +40,10 @@ pub async fn world_trusting(trust: Vec<String>) -> World {
     make(Profile::Instant, trust).await
 }
 
+pub async fn world_with(profile: Profile) -> World {
+    make(profile, Vec::new()).await
+}
+
 async fn make(profile: Profile, trust: Vec<String>) -> World {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::local(7);
@@ -74,7 +78,7 @@ impl World {
             self.sim.world().assign(&object, role, self.subscription.as_str());
         }
         let (http, cloud, timing) = self.parts();
-        let entra = Entra { http: http.clone(), login: cloud.login.clone(), timing: timing.clone() };
+        let entra = Entra { http, login: cloud.login, timing: timing.clone() };
         let tenant = self.sim.creds().tenant_id;
         let proof = Proof::Secret(Secret::new("a secret of some length"));
         self.client_of(Credential::new(Confidential::new(entra, &tenant, &client, proof), timing))

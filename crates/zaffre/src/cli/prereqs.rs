@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// The platform; there is one.
 #[derive(Debug, Subcommand)]
 pub enum On<A: Args> {
-    /// On Azure
     Azure(A),
 }
 
@@ -21,22 +20,10 @@ impl<A: Args> On<A> {
 #[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum Create {
     /// Identities of a self-managed cluster, and the service accounts that may use them
-    #[command(
-        subcommand,
-        after_help = "Example:\n  \
-        zaffre create iam azure --name demo --infra-id demo-x2b4c --azure-creds creds.json \\\n    \
-        --resource-group-name demo-identities --oidc-issuer-url https://oidc.example.com/demo \\\n    \
-        --output-file workload-identities.json"
-    )]
+    #[command(subcommand)]
     Iam(On<IamArgs>),
     /// Groups, network, private DNS, load balancer, and the identities' roles
-    #[command(
-        subcommand,
-        after_help = "Example:\n  \
-        zaffre create infra azure --name demo --infra-id demo-x2b4c --azure-creds creds.json \\\n    \
-        --base-domain example.com --workload-identities-file workload-identities.json \\\n    \
-        --assign-identity-roles --dns-zone-rg-name dns --output-file infra.yaml"
-    )]
+    #[command(subcommand)]
     Infra(On<InfraArgs>),
 }
 
@@ -69,7 +56,7 @@ pub enum Doctor {
     Azure(DoctorArgs),
 }
 
-/// Whose Azure.
+// Whose Azure.
 #[derive(Debug, Args)]
 pub struct Account {
     /// Credentials file, YAML or JSON: subscriptionId, tenantId, clientId, clientSecret
@@ -86,7 +73,7 @@ pub struct Account {
     pub cloud: Option<String>,
 }
 
-/// Which cluster.
+// Which cluster.
 #[derive(Debug, Args)]
 pub struct Which {
     /// Name of the cluster
@@ -97,7 +84,7 @@ pub struct Which {
     pub infra_id: String,
 }
 
-/// How to go about it.
+// How to go about it.
 #[derive(Debug, Args)]
 pub struct How {
     /// Show what would be done, do nothing; exit status 2 if there is anything
@@ -120,7 +107,15 @@ pub enum Shown {
     Json,
 }
 
+/// Identities of a self-managed cluster on Azure
+///
+/// One identity per component, with federated credentials for its service accounts. Run again, it makes what is missing
+/// and changes what differs.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+        zaffre create iam azure --name demo --infra-id demo-x2b4c --azure-creds creds.json \\\n    \
+        --resource-group-name demo-identities --oidc-issuer-url https://oidc.example.com/demo \\\n    \
+        --output-file workload-identities.json")]
 pub struct IamArgs {
     #[command(flatten)]
     pub which: Which,
@@ -148,7 +143,15 @@ pub struct IamArgs {
     pub how: How,
 }
 
+/// Infrastructure of a cluster on Azure
+///
+/// Groups, security group, network, private DNS zone, public address, load balancer, and the identities' roles. Run
+/// again, it makes what is missing and changes what differs.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+        zaffre create infra azure --name demo --infra-id demo-x2b4c --azure-creds creds.json \\\n    \
+        --base-domain example.com --workload-identities-file workload-identities.json \\\n    \
+        --assign-identity-roles --dns-zone-rg-name dns --output-file infra.yaml")]
 pub struct InfraArgs {
     #[command(flatten)]
     pub which: Which,
@@ -232,7 +235,13 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((k.to_owned(), v.to_owned()))
 }
 
+/// Take away the identities of a cluster on Azure
+///
+/// They are found by their mark, their roles by name at every scope. What is not marked is kept, and it is said why.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  zaffre destroy iam azure --name demo --infra-id demo-x2b4c --azure-creds creds.json"
+)]
 pub struct DestroyIamArgs {
     #[command(flatten)]
     pub which: Which,
@@ -251,7 +260,14 @@ pub struct DestroyIamArgs {
     pub how: How,
 }
 
+/// Take away the infrastructure of a cluster on Azure
+///
+/// Groups, or what was made in yours, are found by their mark, roles by name at every scope. What you brought is kept,
+/// and it is said why.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  zaffre destroy infra azure --name demo --infra-id demo-x2b4c --azure-creds creds.json"
+)]
 pub struct DestroyInfraArgs {
     #[command(flatten)]
     pub which: Which,

@@ -50,7 +50,7 @@ pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> 
     let d = way_back::Destroy { cluster, subscription, by, group, preserve };
     let title = title("destroy", by, &d.cluster);
     if dry || how.dry_run {
-        return Ok(show(&title, &way_back::survey(&client, &d).await.map_err(say::failed)?, how.output)?);
+        return show(&title, &way_back::survey(&client, &d).await.map_err(say::failed)?, how.output);
     }
     let progress = Progress::new(&how);
     let watch = |p: run::Progress<'_>| progress.tell(&p);

@@ -14,6 +14,7 @@ mod kube_rs;
 mod kubectl;
 mod living;
 mod oidc;
+mod prereqs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
