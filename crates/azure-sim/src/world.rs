@@ -71,6 +71,7 @@ pub struct World {
     ahead: AtomicI64,
     random: Random,
     pub(crate) login: Login,
+    machine_news: tokio::sync::watch::Sender<u64>,
     /// Ends what works on in the background.
     pub(crate) stop: CancellationToken,
 }
@@ -132,6 +133,7 @@ impl World {
             ahead: AtomicI64::new(ahead),
             random: Random::seeded(setup.seed),
             login: seed::login(setup.seed),
+            machine_news: tokio::sync::watch::channel(0).0,
             setup,
             stop: CancellationToken::new(),
         }
@@ -159,19 +161,32 @@ impl World {
         let mut state = self.state.lock();
         let ledger = self.ledger.lock();
         let memory = match &*ledger {
-            Ledger::None => return Ok(how(&mut state)),
+            Ledger::None => {
+                let result = how(&mut state);
+                self.tell(&state);
+                return Ok(result);
+            }
             Ledger::Closed => return Err(MemoryError::Closed),
             Ledger::Open(memory) => memory,
         };
         let before = state.clone();
         let result = how(&mut state);
         match memory.note(&before, &state) {
-            Ok(()) => Ok(result),
+            Ok(()) => {
+                self.tell(&state);
+                Ok(result)
+            }
             Err(error) => {
                 *state = before;
                 Err(error)
             }
         }
+    }
+
+    /// Wakes who waits for machines.
+    fn tell(&self, state: &State) {
+        let last = state.machines.last();
+        self.machine_news.send_if_modified(|seen| std::mem::replace(seen, last) != last);
     }
 
     /// For what has nobody to answer to.
@@ -184,6 +199,19 @@ impl World {
     /// Looks at the state as it is.
     pub(crate) fn look<T>(&self, how: impl FnOnce(&State) -> T) -> T {
         how(&self.state.lock())
+    }
+
+    /// Ends what is due. Operations end by being looked at; this is a look.
+    pub(crate) fn settle_now(&self) {
+        let now = self.now();
+        if self.look(|state| state.idle_until().is_some_and(|due| due <= now)) {
+            self.change_or_warn(|state| state.settle(now));
+        }
+    }
+
+    /// Changes when something happens to a machine.
+    pub fn machine_news(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.machine_news.subscribe()
     }
 
     pub(crate) fn uuid(&self) -> String {
