@@ -489,6 +489,39 @@ impl World {
         self.look(|state| access::check(state, call))
     }
 
+    /// The credential service of managed identities, for resource providers.
+    pub async fn identity(&self, call: &Call) -> Reply {
+        let now = self.now();
+        let header = call.header("authorization");
+        let audience = header
+            .and_then(|h| entra::peek(h.strip_prefix("Bearer ")?))
+            .and_then(|(_, claims)| claims["aud"].as_str().map(|a| a.trim_end_matches('/').to_owned()))
+            .filter(|a| entra::is_identity_audience(a) || *a == call.base);
+        let audiences: Vec<&str> = audience.iter().map(String::as_str).collect();
+        let caller = self.keys.authenticate_for(header, &self.login.tenant, &audiences, now);
+        let asked = call.clone();
+        let mut keys = match caller.is_some() {
+            true => {
+                tokio::task::spawn_blocking(move || entra::identity_keys(&asked)).await.unwrap_or_default()
+            }
+            false => Vec::new(),
+        };
+        let done = self.change(|state| entra::identity_service(state, call, caller.as_ref(), &mut keys, now));
+        done.unwrap_or_else(|_| unremembered())
+    }
+
+    /// What a machine's console said, for whoever has the link.
+    pub fn console(&self, call: &Call) -> Reply {
+        let mut parts = call.path.trim_matches('/').split('/').skip(1);
+        let (vm, file) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let good = self.look(|state| call.query("sig") == Some(&crate::machines::signature(state, vm)));
+        let log = self.boot_log(vm).filter(|_| good && file == "serialconsole.log");
+        let Some(log) = log else { return Reply::empty(StatusCode::NOT_FOUND) };
+        let mut reply = Reply::empty(StatusCode::OK).with("content-type", "text/plain; charset=utf-8");
+        reply.raw = Some(log.into());
+        reply
+    }
+
     /// The public half of the signing keys.
     pub fn signing_keys(&self) -> Value {
         self.keys.jwks()

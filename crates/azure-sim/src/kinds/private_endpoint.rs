@@ -96,6 +96,18 @@ pub fn bad(code: &str, message: String) -> Fault {
     Fault::service(StatusCode::BAD_REQUEST, code, message)
 }
 
+/// Whether a reference comes from an endpoint that is still being made, or from its interface: a subnet does not
+/// show those yet.
+pub fn unborn(state: &State, source: &str) -> bool {
+    let root = source.split_once("/ipconfigurations/").map_or(source, |(root, _)| root);
+    let Some(record) = state.get(root) else { return false };
+    let of = record.doc.get("managedBy").and_then(Value::as_str).and_then(|m| state.get(&m.to_lowercase()));
+    let endpoint = of.unwrap_or(record);
+    endpoint.kind.path == ENDPOINTS
+        && endpoint.phase == Phase::Updating
+        && endpoint.created == endpoint.changed
+}
+
 struct Endpoint;
 
 /// What a connection leads to: the id in lower case, and the service if it is one of ours.
