@@ -101,9 +101,13 @@ pub fn apply(state: &mut State, op: &Operation, at: Timestamp) -> Result<(), Box
         }
         Effect::Remove(key) => state.remove(key, at),
         Effect::Act(key, action) => {
-            settle(state, key, Phase::Succeeded, at);
-            if let Some(kind) = state.get(key).map(|r| r.kind) {
-                kind.rules.acted(state, key, action, at);
+            // An action writes nothing: it only leaves the resource idle.
+            if let Some(old) = state.get(key).cloned() {
+                let mut record = (*old).clone();
+                record.phase = Phase::Succeeded;
+                record.busy = None;
+                state.replace(record);
+                old.kind.rules.acted(state, key, action, at);
             }
         }
         Effect::RemovePart(key, list, name) => remove_part(state, key, list, name),

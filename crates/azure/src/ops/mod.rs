@@ -4,11 +4,13 @@
 //! api-version and its struct (`types.rs`). Adding one is adding a row. What has no place in a resource id
 //! (providers, permissions, the list of all resources) is in `scopes.rs`.
 
+mod compute;
 mod handle;
 mod pages;
 mod scopes;
 mod types;
 
+pub use compute::BootDiagnostics;
 pub(crate) use handle::absent;
 pub use handle::{Arm, Condition, Deleted};
 pub use types::*;
