@@ -8,6 +8,7 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod deps;
 mod golden;
 mod run;
@@ -48,6 +49,15 @@ enum Chore {
         #[arg(long)]
         update: bool,
     },
+    /// Kubernetes' own specs for API machinery against a server of ours; not part of CI.
+    Conformance {
+        /// A test binary built before, instead of building one.
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
+        /// Other specs than those of API machinery that are marked as conformance (a regular expression).
+        #[arg(long, value_name = "REGEX")]
+        focus: Option<String>,
+    },
     /// Check that every crate inherits what the workspace decides.
     Deps,
     /// Install what the tests with real clients need: packages, target/venv, target/tools.
@@ -61,6 +71,7 @@ fn main() -> ExitCode {
         Chore::Ci => ci::run(),
         Chore::Bench { name, json, rest } => bench::run(name.as_deref(), json.as_deref(), &rest),
         Chore::Golden { update } => golden::run(update),
+        Chore::Conformance { binary, focus } => conformance::run(binary, focus.as_deref()),
         Chore::Deps => deps::run(),
         Chore::Setup => setup::run().map(drop),
         Chore::Tables => tables::generate(),

@@ -109,6 +109,9 @@ impl Journal {
         }
         let body = reply.body.as_ref();
         let error = body.and_then(|b| b.get("error")?.get("code")?.as_str());
+        // Entra ID numbers its refusals.
+        let number = body.and_then(|b| b.get("error_codes")?.get(0)?.as_i64()).map(|n| format!("AADSTS{n}"));
+        let error = error.or(number.as_deref());
         let [principal, action, granted_by, error] =
             [seen.principal.as_deref(), seen.action.as_deref(), seen.granted_by.as_deref(), error]
                 .map(|t| t.map(|t| self.share(t)));

@@ -387,8 +387,7 @@ impl World {
     }
 
     fn finish(&self, call: &Call, reply: Reply, seen: Seen, now: Timestamp) -> Reply {
-        let micros = u64::try_from(self.now().duration_since(now).as_micros()).unwrap_or(0);
-        self.journal.lock().add(call, &reply, seen, now, micros);
+        self.note(call, &reply, seen, now);
         let request = self.random.uuid();
         let correlation = call.header("x-ms-correlation-request-id").unwrap_or(&request).to_owned();
         let routing = format!("SIM:{}:{request}", now.strftime("%Y%m%dT%H%M%SZ"));
@@ -415,6 +414,23 @@ impl World {
 
     /// Entra ID.
     pub async fn login(&self, call: &Call) -> Reply {
+        let now = self.now();
+        let reply = self.sign_in(call).await;
+        // Who asked for a token is known by the application it named, whether it got one or not.
+        let client = url::form_urlencoded::parse(&call.body).find(|(k, _)| k == "client_id");
+        let principal = client.and_then(|(_, id)| {
+            self.look(|state| state.directory.by_client(&id).map(|p| p.object_id.clone()))
+        });
+        self.note(call, &reply, Seen { principal, ..Seen::default() }, now);
+        reply
+    }
+
+    fn note(&self, call: &Call, reply: &Reply, seen: Seen, began: Timestamp) {
+        let micros = u64::try_from(self.now().duration_since(began).as_micros()).unwrap_or(0);
+        self.journal.lock().add(call, reply, seen, began, micros);
+    }
+
+    async fn sign_in(&self, call: &Call) -> Reply {
         let words: Vec<&str> = call.path.trim_matches('/').split('/').collect();
         let tenant_id = &self.login.tenant;
         match (call.method.as_str(), words.as_slice()) {
@@ -455,19 +471,26 @@ impl World {
     /// Graph. Its tokens are checked like Resource Manager's, for its own audience.
     pub fn graph(&self, call: &Call) -> Reply {
         let now = self.now();
+        let (reply, principal) = self.directory(call, now);
+        self.note(call, &reply, Seen { principal, ..Seen::default() }, now);
+        reply
+    }
+
+    fn directory(&self, call: &Call, now: Timestamp) -> (Reply, Option<String>) {
         let audiences = [graph::AUDIENCE, graph::AUDIENCE_ID, call.base.as_str()];
         let header = call.header("authorization");
         let Some(caller) = self.keys.authenticate_for(header, &self.login.tenant, &audiences, now) else {
             let body = json!({"error": {"code": "InvalidAuthenticationToken", "message": "Access token is empty, invalid or expired."}});
-            return Reply::json(StatusCode::UNAUTHORIZED, body);
+            return (Reply::json(StatusCode::UNAUTHORIZED, body), None);
         };
         let mut reply = None;
         let written =
             self.change(|state| reply = Some(graph::handle(state, call, &caller, now, &self.random)));
-        match (written, reply) {
+        let reply = match (written, reply) {
             (Ok(()), Some(reply)) => reply,
             _ => unremembered(),
-        }
+        };
+        (reply, Some(caller.object_id))
     }
 
     /// CheckAccess, version 2: what somebody may do, by the evaluator that decides it.

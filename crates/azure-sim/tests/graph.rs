@@ -184,3 +184,29 @@ async fn lists_are_paged_and_counted_and_only_owners_write() {
         json!([])
     );
 }
+
+#[tokio::test]
+async fn sign_ins_and_directory_calls_are_in_the_journal() {
+    let lab = lab(Profile::Instant).await;
+    let (client, object) = lab.world.add_app("robot", "right", vec![]);
+    for (secret, error) in [("wrong", Some("AADSTS7000215")), ("right", None)] {
+        let mut c = call("POST", &format!("/{}/oauth2/v2.0/token", lab.world.tenant()), "", None);
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_id", &client),
+            ("client_secret", secret),
+            ("scope", "https://graph.microsoft.com/.default"),
+        ];
+        c.body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish().into();
+        let reply = lab.world.login(&c).await;
+        let token = reply.body.unwrap()["access_token"].as_str().unwrap_or_default().to_owned();
+        let last = lab.world.journal().pop().unwrap();
+        assert_eq!((last.principal.as_deref(), last.error.as_deref()), (Some(object.as_str()), error));
+        lab.world.graph(&call("GET", "/v1.0/applications", &token, None));
+        let last = lab.world.journal().pop().unwrap();
+        assert_eq!(last.path, "/v1.0/applications");
+        assert_eq!(last.principal.is_some(), error.is_none(), "a caller without a token is nobody");
+    }
+    let text = format!("{:?}", lab.world.journal());
+    assert!(!text.contains("right") && !text.contains("wrong"), "no secrets: {text}");
+}

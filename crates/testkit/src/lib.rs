@@ -20,6 +20,7 @@
 //! to own the process table; both are larger than what they would replace.
 
 pub mod adversarial;
+pub mod bench;
 mod env;
 pub mod golden;
 pub mod normalize;

@@ -3,18 +3,16 @@
 //! Requests are asked of the world itself and their answers are written as JSON, as the server does it; sockets and TLS are not part
 //! of the figures. CPU is what the kernel accounts to the process, memory what it counts as resident.
 
-mod own;
-
 use anyhow::{Context, ensure};
 use azure_sim::{AzureSim, Call, Config, HttpsIssuers, Profile, Reply, Setup, World};
 use bytes::Bytes;
 use clap::Parser;
 use http::HeaderMap;
-use own::{cpu_seconds, resident_kib};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+use testkit::bench::{Figure, cpu_seconds, report, resident_kib};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -30,14 +28,6 @@ struct Args {
     scale: f64,
 }
 
-/// One line of the table.
-struct Figure {
-    name: String,
-    unit: &'static str,
-    value: f64,
-    target: f64,
-}
-
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -48,7 +38,7 @@ fn main() -> anyhow::Result<()> {
         remembered(&args, &mut all).await?;
         many(&args, &mut all).await
     })?;
-    print(&all, &args)
+    Ok(report("azure", &all, args.json.as_deref())?)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
@@ -240,26 +230,5 @@ async fn many(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
         best = best.min(begun.elapsed().as_secs_f64() * 1e3);
     }
     all.push(Figure { name: "list 1000 of them".into(), unit: "ms", value: best, target: 10.0 });
-    Ok(())
-}
-
-fn print(figures: &[Figure], args: &Args) -> anyhow::Result<()> {
-    eprintln!("| | measured | target | |\n|---|---|---|---|");
-    let mut rows: Vec<Value> = Vec::new();
-    for f in figures {
-        let met = f.value <= f.target;
-        let verdict = if met { "met" } else { "**missed**" };
-        eprintln!("| {} | {:.3} {} | ≤ {} {} | {verdict} |", f.name, f.value, f.unit, f.target, f.unit);
-        let value = (f.value * 1000.0).round() / 1000.0;
-        rows.push(json!({"name": f.name, "unit": f.unit, "value": value, "target": f.target, "met": met}));
-    }
-    let text = serde_json::to_string_pretty(&json!({"bench": "azure", "figures": rows}))?;
-    if let Some(p) = &args.json {
-        std::fs::write(p, &text)?;
-    }
-    #[allow(clippy::print_stdout, reason = "the result of the command")]
-    {
-        println!("{text}");
-    }
     Ok(())
 }

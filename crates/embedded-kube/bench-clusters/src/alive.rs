@@ -1,7 +1,6 @@
 //! Workloads: from a Deployment to pods that are available, once and ten thousand times.
 
-use crate::own::resident_kib;
-use crate::{Args, Figure, scaled};
+use crate::{Args, scaled};
 use anyhow::Context;
 use ek_engine::Engine;
 use ek_node::{Events, NodeSpec, Nodes, Options, StageSet};
@@ -13,6 +12,7 @@ use kube::api::{Api, PostParams};
 use kube::runtime::watcher;
 use serde_json::json;
 use std::time::{Duration, Instant};
+use testkit::bench::{Figure, resident_kib};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -4,14 +4,12 @@
 //! it accounts to the process; times are of the wall.
 
 mod alive;
-mod own;
 
 use clap::Parser;
 use ek_server::ClusterConfig;
-use own::{cpu_seconds, resident_kib};
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use testkit::bench::{Figure, cpu_seconds, report, resident_kib};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -27,19 +25,11 @@ pub struct Args {
     scale: f64,
 }
 
-/// One line of the table.
-pub struct Figure {
-    pub name: String,
-    pub unit: &'static str,
-    pub value: f64,
-    pub target: f64,
-}
-
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let figures = runtime.block_on(run(&args))?;
-    print(&figures, &args)
+    Ok(report("clusters", &figures, args.json.as_deref())?)
 }
 
 async fn run(args: &Args) -> anyhow::Result<Vec<Figure>> {
@@ -109,26 +99,5 @@ async fn empty_clusters(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()
     let name = format!("memory gained by {} more, each created and deleted", 2 * count);
     all.push(Figure { name, unit: "MiB", value: more, target: 2.0 });
     world.stop().await;
-    Ok(())
-}
-
-fn print(figures: &[Figure], args: &Args) -> anyhow::Result<()> {
-    eprintln!("| | measured | target | |\n|---|---|---|---|");
-    let mut rows: Vec<Value> = Vec::new();
-    for f in figures {
-        let met = f.value <= f.target;
-        let verdict = if met { "met" } else { "**missed**" };
-        eprintln!("| {} | {:.3} {} | ≤ {} {} | {verdict} |", f.name, f.value, f.unit, f.target, f.unit);
-        let value = (f.value * 1000.0).round() / 1000.0;
-        rows.push(json!({"name": f.name, "unit": f.unit, "value": value, "target": f.target, "met": met}));
-    }
-    let text = serde_json::to_string_pretty(&json!({"bench": "clusters", "figures": rows}))?;
-    if let Some(p) = &args.json {
-        std::fs::write(p, &text)?;
-    }
-    #[allow(clippy::print_stdout, reason = "the result of the command")]
-    {
-        println!("{text}");
-    }
     Ok(())
 }
