@@ -512,6 +512,11 @@ impl World {
         self.look(|state| access::check(state, call))
     }
 
+    /// Where a resource's provider asks for the credentials of its identities: what `x-ms-identity-url` says.
+    pub fn identity_url(&self, id: &arm::ResourceId, base: &str) -> String {
+        self.look(|state| entra::identity_url(state, id, base))
+    }
+
     /// The credential service of managed identities, for resource providers.
     pub async fn identity(&self, call: &Call) -> Reply {
         let now = self.now();

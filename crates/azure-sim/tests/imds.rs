@@ -68,7 +68,7 @@ const TOKEN: &str =
     "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://management.azure.com/";
 const META: &[(&str, &str)] = &[("metadata", "true")];
 
-fn claims(token: &Value) -> Value {
+pub fn claims(token: &Value) -> Value {
     use base64::Engine;
     let body = token["access_token"].as_str().unwrap().split('.').nth(1).unwrap();
     serde_json::from_slice(&base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(body).unwrap()).unwrap()
@@ -235,4 +235,101 @@ async fn events_and_boots_over_the_admin_api() {
     assert_eq!(all["value"][0]["provisioningState"], "Succeeded");
     let after = ask("", "GET", &format!("{admin}/machines/events?after=1"), &[], "").await.json();
     assert_eq!(after["value"][0]["what"], "ready");
+}
+
+#[tokio::test]
+async fn a_provider_gets_a_certificate_that_is_good_for_tokens() {
+    use base64::Engine;
+    let lab = Lab::new().await;
+    let uami = lab.identity("a").await;
+    let other = lab.identity("b").await;
+    let vm = lab.machine("m", json!({"type": "SystemAssigned, UserAssigned", "userAssignedIdentities": {(uami["id"].as_str().unwrap()): {}}})).await;
+    let id = arm::ResourceId::parse(vm["id"].as_str().unwrap()).unwrap();
+    let url = format!("{}&api-version=2024-01-01", lab.sim.world().identity_url(&id, &lab.sim.arm_url()));
+    let body = json!({"identityIds": [uami["id"]], "customClaims": {"xms_az_nwperimid": ["x"]}}).to_string();
+    let ca = lab.sim.ca_pem();
+    // Not logged in, one is told where to.
+    let refused = ask(ca, "POST", &url, &[], body.clone()).await;
+    let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
+    assert_eq!(refused.status, 401);
+    assert!(
+        challenge.contains(&format!("authorization=\"{}/{}\"", lab.sim.arm_url(), lab.sim.world().tenant())),
+        "{challenge}"
+    );
+    let (client, secret) = lab.sim.world().owner_login();
+    let login = format!("{}/{}/oauth2/v2.0/token", lab.sim.arm_url(), lab.sim.world().tenant());
+    let form = format!(
+        "grant_type=client_credentials&client_id={client}&client_secret={secret}&scope=https%3A%2F%2Fidentity.azure.net%2F.default"
+    );
+    let token = ask(ca, "POST", &login, &[], form).await.json()["access_token"].as_str().unwrap().to_owned();
+    let auth = format!("Bearer {token}");
+    let headers = [("authorization", auth.as_str())];
+    // A URL that was not given out, an identity that is not the resource's.
+    let forged = url.replace("arpid=", "arpid=0");
+    assert_eq!(ask(ca, "POST", &forged, &headers, body.clone()).await.status, 403);
+    let foreign = json!({"identityIds": [other["id"]]}).to_string();
+    assert_eq!(ask(ca, "POST", &url, &headers, foreign).await.status, 400);
+    assert_eq!(ask(ca, "POST", &url, &headers, "{}").await.status, 400);
+    let given = ask(ca, "POST", &url, &headers, body).await.json();
+    let c = &given["explicit_identities"][0];
+    for field in [
+        "client_id",
+        "client_secret",
+        "client_secret_url",
+        "tenant_id",
+        "object_id",
+        "resource_id",
+        "authentication_endpoint",
+        "mtls_authentication_endpoint",
+        "not_before",
+        "not_after",
+        "renew_after",
+        "cannot_renew_after",
+    ] {
+        assert!(c[field].as_str().is_some_and(|t| !t.is_empty()), "{field}: {given}");
+    }
+    assert_eq!(c["object_id"], uami["properties"]["principalId"]);
+    // The certificate signs an assertion, the assertion buys a token, the token is what its roles allow.
+    let pem = base64::engine::general_purpose::STANDARD.decode(c["client_secret"].as_str().unwrap()).unwrap();
+    let key = jsonwebtoken::EncodingKey::from_rsa_pem(&pem).unwrap();
+    let now = lab.sim.world().now().as_second();
+    let claims = json!({"aud": login, "iss": c["client_id"], "sub": c["client_id"], "jti": "1", "nbf": now, "exp": now + 300});
+    let header = jsonwebtoken::Header::new(jsonwebtoken::Algorithm::PS256);
+    let assertion = jsonwebtoken::encode(&header, &claims, &key).unwrap();
+    let form = format!(
+        "grant_type=client_credentials&client_id={}&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer&client_assertion={assertion}&scope=https%3A%2F%2Fmanagement.azure.com%2F.default",
+        c["client_id"].as_str().unwrap()
+    );
+    let token = ask(ca, "POST", &login, &[], form).await.json();
+    assert!(
+        crate::imds::claims(&token)["xms_mirid"].as_str().unwrap().ends_with("/userAssignedIdentities/a"),
+        "{token}"
+    );
+    let auth = format!("Bearer {}", token["access_token"].as_str().unwrap());
+    let read = async || {
+        ask(
+            ca,
+            "GET",
+            &format!("{}{}?api-version=2021-04-01", lab.sim.arm_url(), lab.group),
+            &[("authorization", auth.as_str())],
+            "",
+        )
+        .await
+        .status
+    };
+    assert_eq!(read().await, 403);
+    lab.sim.world().assign(
+        c["object_id"].as_str().unwrap(),
+        "acdd72a7-3385-48ef-bd42-f606fba81ae7",
+        &lab.group,
+    );
+    assert_eq!(read().await, 200);
+    // The resource's own identity, and where it is after a move.
+    let own = ask(ca, "GET", &url, &headers, "").await;
+    assert_eq!((own.status, own.json()["object_id"].clone()), (200, vm["identity"]["principalId"].clone()));
+    assert_eq!(ask(ca, "DELETE", &url, &headers, "").await.status, 200);
+    let moves = url.replace("/credentials?", "/credentials/proxy/move?");
+    let moved =
+        ask(ca, "POST", &moves, &headers, json!({"targetResourceId": uami["id"]}).to_string()).await.json();
+    assert!(moved["identityUrl"].as_str().unwrap().contains("/credentials?tid="), "{moved}");
 }

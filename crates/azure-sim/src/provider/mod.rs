@@ -14,7 +14,7 @@ mod track;
 pub use track::{Drain, drain, registration, resume};
 
 use crate::edge::ProxiedProvider;
-use crate::entra::{self, Caller};
+use crate::entra::Caller;
 use crate::outbound::{Outbound, OutboundError};
 use crate::state::State;
 use crate::wire::{Call, Fault, Reply};
@@ -226,7 +226,7 @@ pub async fn forward(world: &Arc<World>, f: Forward, call: &Call) -> Reply {
         headers::set(&mut headers, "x-ms-arm-resource-system-data", &data.to_string());
     }
     if let (Some(own), Some(id)) = (f.identity, &f.id) {
-        let at = world.look(|state| entra::identity_url(state, id, &call.base));
+        let at = world.identity_url(id, &call.base);
         headers::set(&mut headers, "x-ms-identity-url", &at);
         if own {
             headers::set(

@@ -107,7 +107,17 @@ mod tests {
                     .iter()
                     .find(|r| r.kind == parent)
                     .unwrap_or_else(|| panic!("parent of {}", row.kind));
-                parent.id(&group, "p").unwrap()
+                // A grandchild's parent has one of its own.
+                let above = match parent.place == Place::Child {
+                    true => TYPES
+                        .iter()
+                        .find(|r| r.kind == parent.kind.rsplit_once('/').unwrap().0)
+                        .unwrap_or_else(|| panic!("parent of {}", parent.kind))
+                        .id(&group, "a")
+                        .unwrap(),
+                    false => group,
+                };
+                parent.id(&above, "p").unwrap()
             } else {
                 group
             };
