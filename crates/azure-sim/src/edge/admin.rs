@@ -150,7 +150,7 @@ fn quota(world: &World, call: &Call) -> Reply {
         Ok(b) => b,
         Err(reply) => return reply,
     };
-    let subscription = body["subscription"].as_str().unwrap_or(world.subscription());
+    let subscription = body["subscription"].as_str().unwrap_or_else(|| world.subscription());
     match (body["location"].as_str(), body["name"].as_str(), body["limit"].as_u64()) {
         (Some(l), Some(n), Some(limit)) => done(world.set_quota(subscription, l, n, limit)),
         _ => Reply::json(StatusCode::BAD_REQUEST, json!({"error": "location, name and limit are needed"})),

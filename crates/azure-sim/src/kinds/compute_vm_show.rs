@@ -101,8 +101,10 @@ pub fn instance_view(state: &State, record: &Record) -> Value {
     let generation = Image::find(of("publisher"), of("offer"), of("sku")).map_or("V2", |i| i.generation);
     let mut view = json!({"disks": disks, "hyperVGeneration": generation, "statuses": statuses});
     if power(record) == Power::Running && record.phase == Phase::Succeeded {
-        let name =
-            record.property("osProfile").and_then(|o| text(o, &["computerName"])).unwrap_or(record.id.name());
+        let name = record
+            .property("osProfile")
+            .and_then(|o| text(o, &["computerName"]))
+            .unwrap_or_else(|| record.id.name());
         view["computerName"] = name.into();
         view["vmAgent"] = json!({
             "vmAgentVersion": "2.11.1.12", "extensionHandlers": [],
