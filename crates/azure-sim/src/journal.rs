@@ -24,6 +24,9 @@ pub struct Entry {
     pub granted_by: Option<String>,
     pub error: Option<String>,
     pub micros: u64,
+    /// The fault rules that fired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
 }
 
 /// Older entries make room.
@@ -43,6 +46,7 @@ struct Kept {
     granted_by: Option<Arc<str>>,
     error: Option<Arc<str>>,
     micros: u64,
+    fault: Option<Arc<str>>,
 }
 
 /// Most scopes are the beginning of the path.
@@ -87,6 +91,7 @@ impl Kept {
             granted_by: text(&self.granted_by),
             error: text(&self.error),
             micros: self.micros,
+            fault: text(&self.fault),
         }
     }
 }
@@ -112,8 +117,9 @@ impl Journal {
         // Entra ID numbers its refusals.
         let number = body.and_then(|b| b.get("error_codes")?.get(0)?.as_i64()).map(|n| format!("AADSTS{n}"));
         let error = error.or(number.as_deref());
-        let [principal, action, granted_by, error] =
-            [seen.principal.as_deref(), seen.action.as_deref(), seen.granted_by.as_deref(), error]
+        let fault = seen.fault.as_deref();
+        let [principal, action, granted_by, error, fault] =
+            [seen.principal.as_deref(), seen.action.as_deref(), seen.granted_by.as_deref(), error, fault]
                 .map(|t| t.map(|t| self.share(t)));
         let scope = seen.scope.map(|s| match call.path.starts_with(&s) {
             true => Scope::OfPath(s.len()),
@@ -130,6 +136,7 @@ impl Journal {
             granted_by,
             error,
             micros,
+            fault,
         });
         self.last.send_modify(|n| *n += 1);
     }
@@ -137,6 +144,15 @@ impl Journal {
     /// All entries, the newest first.
     fn backwards(&self) -> impl Iterator<Item = (u64, &Kept)> {
         (1..=self.last()).rev().zip(self.entries.iter().rev())
+    }
+
+    /// Looks at all that are kept, newest first, without making texts of them: time, status, error, whether a fault
+    /// fired. Returns how many there ever were.
+    pub fn each(&self, mut look: impl FnMut(Timestamp, u16, Option<&str>, bool)) -> u64 {
+        for k in self.entries.iter().rev() {
+            look(k.at, k.status, k.error.as_deref(), k.fault.is_some());
+        }
+        self.last()
     }
 
     pub fn entries(&self) -> Vec<Entry> {

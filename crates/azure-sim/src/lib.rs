@@ -25,6 +25,8 @@ mod rbac;
 mod seed;
 mod state;
 mod target;
+mod time;
+mod trouble;
 mod wire;
 mod world;
 
@@ -36,5 +38,37 @@ pub use machines::{Boot, BootError, Happening, Interface, Machine, MachineEvent,
 pub use memory::MemoryError;
 pub use profile::Profile;
 pub use rbac::{Permission, Role};
+pub use time::{Dial, MAX_SCALE, SHORTEST_TOKEN, ScaleError};
+pub use trouble::{
+    Answer as FaultAnswer, Due, Each, Match, PRESETS, Rule, RuleError, Stale, Then, TroubleError, When, Why,
+    preset, read as read_faults,
+};
 pub use wire::{Call, Reply};
 pub use world::{Setup, World, WorldError};
+
+/// Fault rules as they are written in a file, with their names: what [`World::add_faults`] takes, or why not.
+///
+/// ```
+/// let rules = azure_sim::faults! {
+///     "lost" => {"match": {"method": "PUT", "nth": 1}, "then": {"drop": "after"}},
+///     "slow" => {"then": {"delay": 10}},
+/// }.unwrap();
+/// assert_eq!(rules[1].name, "slow");
+/// ```
+#[macro_export]
+macro_rules! faults {
+    ($($name:literal => {$($rule:tt)*}),* $(,)?) => {
+        $crate::read_faults(concat!("[", $crate::faults!(@list $($name {$($rule)*})*), "]").as_bytes())
+    };
+    (@list $name:literal {$($rule:tt)*}) => {
+        concat!("{\"name\":\"", $name, "\",", stringify!($($rule)*), "}")
+    };
+    (@list $name:literal {$($rule:tt)*} $($more:tt)+) => {
+        concat!($crate::faults!(@list $name {$($rule)*}), ",", $crate::faults!(@list $($more)+))
+    };
+}
+
+/// The page's code must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/azure-simulator.md")]
+pub struct Page;

@@ -137,6 +137,7 @@ pub fn assign(state: &mut State, principal: &str, role: &str, scope: &str, name:
         principal: principal.into(),
         role: role.to_lowercase(),
         scope,
+        since: Timestamp::MIN,
     });
 }
 

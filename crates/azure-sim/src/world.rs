@@ -7,21 +7,23 @@ use crate::gateway::{self, Answer, Buckets, Limits, Rules, Seen};
 use crate::graph;
 use crate::journal::{Entry, Journal};
 use crate::memory::{Files, Memory, MemoryError};
-use crate::profile::Profile;
+use crate::profile::{Pace, Profile};
 use crate::provider::{self, Providers};
 use crate::rbac::Role;
 use crate::seed::{self, Login};
 use crate::state::{Certificate, Secret, State, guid, hash};
+use crate::time::{Dial, ScaleError};
+use crate::trouble::{Due, History, Lags, Rule, Trouble, TroubleError, around, preset};
 use crate::wire::{Call, Fault, Reply};
 use clock::{Random, SharedClock};
-use http::StatusCode;
+use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, thiserror::Error)]
@@ -67,8 +69,14 @@ pub struct World {
     pub(crate) keys: Arc<Keys>,
     pub(crate) providers: Arc<Providers>,
     setup: Setup,
-    /// Milliseconds that the admin API moved the clock ahead.
-    ahead: AtomicI64,
+    dial: Arc<Dial>,
+    /// How far ahead the clock was when that was last written down.
+    noted: AtomicI64,
+    pub(crate) trouble: Trouble,
+    history: Mutex<History>,
+    /// Requests so far, and of those for tokens: what is drawn for each depends on its number.
+    requests: AtomicU64,
+    logins: AtomicU64,
     random: Random,
     pub(crate) login: Login,
     machine_news: tokio::sync::watch::Sender<u64>,
@@ -117,20 +125,48 @@ impl World {
             Keys::remembered(secrets.signing_keys).map_err(WorldError::Keys)?
         };
         let fresh = seed::seed(setup.seed, &setup.roles, setup.clock.now());
-        let empty = seed::empty(setup.seed, &setup.roles);
+        let mut empty = seed::empty(setup.seed, &setup.roles);
+        empty.lags = Lags::of(setup.profile);
         let (memory, state, ahead) = Memory::open(files, fresh, empty).map_err(WorldError::Memory)?;
         Ok(World::with(setup, state, Arc::new(keys), Some(memory), ahead))
     }
 
     fn with(setup: Setup, state: State, keys: Arc<Keys>, memory: Option<Memory>, ahead: i64) -> World {
+        let dial = Dial::new(setup.clock.clone(), ahead);
+        let trouble = Trouble::default();
+        if setup.profile == Profile::BadDay
+            && let Err(error) = trouble.add(preset("bad-day").unwrap_or_default())
+        {
+            tracing::error!(%error, "a bad day without faults");
+        }
+        World::on(setup, state, &keys, memory, dial, trouble)
+    }
+
+    fn on(
+        setup: Setup,
+        mut state: State,
+        keys: &Keys,
+        memory: Option<Memory>,
+        dial: Dial,
+        trouble: Trouble,
+    ) -> World {
+        let dial = Arc::new(dial);
+        state.lags = Lags::of(setup.profile);
+        // On a bad day Azure keeps its limits.
+        let bad = (setup.profile == Profile::BadDay).then_some(Limits::DOCUMENTED);
         World {
             state: Mutex::new(state),
             ledger: Mutex::new(memory.map_or(Ledger::None, Ledger::Open)),
-            buckets: Mutex::new(Buckets::new(setup.limits)),
+            buckets: Mutex::new(Buckets::new(setup.limits.or(bad))),
             journal: Mutex::new(Journal::default()),
-            keys,
+            keys: Arc::new(keys.by(dial.clone())),
             providers: Arc::new(Providers::new(&setup.proxied, &setup.trust)),
-            ahead: AtomicI64::new(ahead),
+            noted: AtomicI64::new(dial.ahead()),
+            dial,
+            trouble,
+            history: Mutex::default(),
+            requests: AtomicU64::new(0),
+            logins: AtomicU64::new(0),
             random: Random::seeded(setup.seed),
             login: seed::login(setup.seed),
             machine_news: tokio::sync::watch::channel(0).0,
@@ -142,7 +178,16 @@ impl World {
     /// A world that starts as this one is now, and forgets. Tokens of either are good in both.
     pub fn fork(&self) -> World {
         let state = self.state.lock().clone();
-        World::with(self.setup.clone(), state, self.keys.clone(), None, self.ahead.load(Ordering::Relaxed))
+        World::on(self.setup.clone(), state, &self.keys, None, self.dial.fork(), self.trouble.fork())
+    }
+
+    /// A new world with the keys of this one, with the measured times, on another clock.
+    #[cfg(test)]
+    pub(crate) fn fork_at(&self, clock: SharedClock) -> World {
+        let mut setup = self.setup.clone();
+        (setup.clock, setup.profile) = (clock.clone(), Profile::Real);
+        let state = self.state.lock().clone();
+        World::on(setup, state, &self.keys, None, Dial::new(clock, 0), Trouble::default())
     }
 
     /// Ends what is under way in the background and lets go of the data directory. A world that remembers changes
@@ -173,6 +218,7 @@ impl World {
         let result = how(&mut state);
         match memory.note(&before, &state) {
             Ok(()) => {
+                self.remember_pace(memory, &state);
                 self.tell(&state);
                 Ok(result)
             }
@@ -230,13 +276,109 @@ impl World {
     }
 
     pub fn now(&self) -> Timestamp {
-        let ahead = SignedDuration::from_millis(self.ahead.load(Ordering::Relaxed));
-        self.setup.clock.now().checked_add(ahead).unwrap_or(Timestamp::MAX)
+        self.dial.now()
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.setup.seed
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        Pace { profile: self.setup.profile, scale: self.dial.scale() }
+    }
+
+    pub(crate) fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// From now on the clock runs so many times as fast as the machine's; 0 stands still.
+    pub fn run_clock_at(&self, scale: f64) -> Result<(), ScaleError> {
+        self.dial.run_at(scale)?;
+        self.remember_clock();
+        Ok(())
+    }
+
+    /// Moves the clock to the next thing that happens by itself; `None` if there is nothing.
+    pub fn advance_to_next(&self) -> Option<Timestamp> {
+        let now = self.now();
+        let next = self.look(|s| s.next_event(now))?;
+        self.advance(next.duration_since(now));
+        Some(next)
+    }
+
+    /// What the clock shows and how it runs.
+    pub fn clock_shown(&self) -> Value {
+        let now = self.now();
+        let next = self.look(|s| s.next_event(now)).map(|t| t.to_string());
+        json!({
+            "now": now.to_string(), "mode": self.dial.mode(), "scale": self.dial.scale(),
+            "wall": self.dial.wall().to_string(), "nextEvent": next,
+        })
+    }
+
+    /// Makes requests go wrong; the names that the rules have.
+    pub fn add_faults(&self, rules: Vec<Rule>) -> Result<Vec<String>, TroubleError> {
+        self.trouble.add(rules)
+    }
+
+    /// The rules with how often each met a request and fired.
+    pub fn faults(&self) -> Vec<Value> {
+        self.trouble.report()
+    }
+
+    /// Whether there was one of that name.
+    pub fn remove_fault(&self, name: &str) -> bool {
+        self.trouble.remove(name)
+    }
+
+    /// How many there were.
+    pub fn clear_faults(&self) -> usize {
+        self.trouble.clear()
+    }
+
+    pub(crate) fn each_entry(&self, look: impl FnMut(Timestamp, u16, Option<&str>, bool)) -> u64 {
+        self.journal.lock().each(look)
+    }
+
+    /// Writes down a request that was not served, or not by Resource Manager.
+    pub(crate) fn note_trouble(&self, call: &Call, reply: &Reply, due: &Due) {
+        let seen = Seen { fault: due.text(), ..Seen::default() };
+        let now = self.now();
+        self.journal.lock().add(call, reply, seen, now, 0);
+    }
+
+    /// Rotates; with `forget`, what the old keys signed is refused.
+    pub(crate) fn rotate_keys_and(&self, forget: bool) -> Result<(), WorldError> {
+        self.rotate_keys()?;
+        if forget {
+            self.keys.forget_old();
+        }
+        Ok(())
     }
 
     pub fn advance(&self, by: SignedDuration) {
-        let ms = i64::try_from(by.as_millis()).unwrap_or(0).max(0);
-        let total = self.ahead.fetch_add(ms, Ordering::Relaxed).saturating_add(ms);
+        self.dial.advance(by);
+        self.remember_clock();
+    }
+
+    /// A clock that runs at its own pace is written down now and then: what was seen must not be in the future after
+    /// a restart.
+    fn remember_pace(&self, memory: &Memory, state: &State) {
+        if self.dial.scale() == 1.0 {
+            return;
+        }
+        let ahead = self.dial.ahead();
+        if (ahead - self.noted.load(Ordering::Relaxed)).abs() < 1_000 {
+            return;
+        }
+        self.noted.store(ahead, Ordering::Relaxed);
+        if let Err(error) = memory.note_ahead(ahead, state) {
+            tracing::error!(%error, "the clock's pace cannot be remembered");
+        }
+    }
+
+    fn remember_clock(&self) {
+        let total = self.dial.ahead();
         let state = self.state.lock();
         if let Ledger::Open(memory) = &*self.ledger.lock()
             && let Err(error) = memory.note_ahead(total, &state)
@@ -324,7 +466,8 @@ impl World {
         form: &[(String, String)],
         v2: bool,
     ) -> Result<Value, entra::Refusal> {
-        let state = self.state.lock().clone();
+        let mut state = self.state.lock().clone();
+        state.lags.route = self.logins.fetch_add(1, Ordering::Relaxed);
         entra::exchange(&state, &self.keys, &*self.setup.issuers, tenant, form, v2, self.now()).await
     }
 
@@ -334,7 +477,7 @@ impl World {
         if let Some(reply) = self.open_to_all(call) {
             return reply;
         }
-        let (answer, seen) = self.gate(call, now);
+        let (answer, seen) = self.gate(call, now, &Due::default());
         let reply = match answer {
             Answer::Reply(reply) | Answer::Drain(reply, _) => reply,
             Answer::Forward(f) => f.unreachable().reply(),
@@ -344,11 +487,21 @@ impl World {
 
     /// Resource Manager, with providers elsewhere.
     pub async fn serve(self: &Arc<World>, call: &Call) -> Reply {
+        self.serve_under(call, &Due::default()).await
+    }
+
+    /// Resource Manager with all that goes wrong on the way; `None` if the connection breaks.
+    pub async fn meet(self: &Arc<World>, call: Call) -> Option<Reply> {
+        let inner = async |call: Call, due: Due| self.serve_under(&call, &due).await;
+        around(self, "arm", call, inner).await
+    }
+
+    pub(crate) async fn serve_under(self: &Arc<World>, call: &Call, due: &Due) -> Reply {
         let now = self.now();
         if let Some(reply) = self.open_to_all(call) {
             return reply;
         }
-        let (answer, seen) = self.gate(call, now);
+        let (answer, seen) = self.gate(call, now, due);
         let reply = match answer {
             Answer::Reply(reply) => {
                 provider::registration(self, call, &reply);
@@ -369,15 +522,29 @@ impl World {
         path.eq_ignore_ascii_case("/metadata/endpoints").then(|| Reply::ok(metadata(&call.base)))
     }
 
-    fn gate(&self, call: &Call, now: Timestamp) -> (Answer, Seen) {
+    fn gate(&self, call: &Call, now: Timestamp, due: &Due) -> (Answer, Seen) {
         let caller = self.caller(call, now);
-        let rules = Rules { profile: self.setup.profile, proxied: &self.providers };
+        let rules = Rules { profile: self.pace(), proxied: &self.providers, due };
+        let reads = matches!(call.method, Method::GET | Method::HEAD);
+        let stale = due.stale.filter(|_| reads).and_then(|how| self.history.lock().look(how, now));
+        if let Some((mut then, at)) = stale {
+            let (answer, seen) =
+                gateway::handle(&mut then, &mut self.buckets.lock(), call, caller, at, &rules);
+            return (answer, Seen { fault: due.text(), ..seen });
+        }
         let mut outcome = None;
         let written = self.change(|state| {
-            outcome = Some(gateway::handle(state, &mut self.buckets.lock(), call, caller, now, &rules));
+            let before = (!reads).then(|| state.clone());
+            let done = gateway::handle(state, &mut self.buckets.lock(), call, caller, now, &rules);
+            if let (Some(before), Answer::Reply(reply) | Answer::Drain(reply, _)) = (before, &done.0)
+                && reply.status.is_success()
+            {
+                self.history.lock().keep(before, now);
+            }
+            outcome = Some(done);
         });
         match (written, outcome) {
-            (Ok(()), Some(done)) => done,
+            (Ok(()), Some((answer, seen))) => (answer, Seen { fault: due.text(), ..seen }),
             (Err(error), _) => {
                 tracing::error!(%error, "a request was refused: it cannot be remembered");
                 (Answer::Reply(unremembered()), Seen::default())
@@ -388,6 +555,12 @@ impl World {
 
     fn finish(&self, call: &Call, reply: Reply, seen: Seen, now: Timestamp) -> Reply {
         self.note(call, &reply, seen, now);
+        self.dressed(call, reply)
+    }
+
+    /// With the headers that every answer has.
+    pub(crate) fn dressed(&self, call: &Call, reply: Reply) -> Reply {
+        let now = self.now();
         let request = self.random.uuid();
         let correlation = call.header("x-ms-correlation-request-id").unwrap_or(&request).to_owned();
         let routing = format!("SIM:{}:{request}", now.strftime("%Y%m%dT%H%M%SZ"));
@@ -414,6 +587,10 @@ impl World {
 
     /// Entra ID.
     pub async fn login(&self, call: &Call) -> Reply {
+        self.login_under(call, &Due::default()).await
+    }
+
+    pub(crate) async fn login_under(&self, call: &Call, due: &Due) -> Reply {
         let now = self.now();
         let reply = self.sign_in(call).await;
         // Who asked for a token is known by the application it named, whether it got one or not.
@@ -421,7 +598,7 @@ impl World {
         let principal = client.and_then(|(_, id)| {
             self.look(|state| state.directory.by_client(&id).map(|p| p.object_id.clone()))
         });
-        self.note(call, &reply, Seen { principal, ..Seen::default() }, now);
+        self.note(call, &reply, Seen { principal, fault: due.text(), ..Seen::default() }, now);
         reply
     }
 
@@ -470,9 +647,13 @@ impl World {
 
     /// Graph. Its tokens are checked like Resource Manager's, for its own audience.
     pub fn graph(&self, call: &Call) -> Reply {
+        self.graph_under(call, &Due::default())
+    }
+
+    pub(crate) fn graph_under(&self, call: &Call, due: &Due) -> Reply {
         let now = self.now();
         let (reply, principal) = self.directory(call, now);
-        self.note(call, &reply, Seen { principal, ..Seen::default() }, now);
+        self.note(call, &reply, Seen { principal, fault: due.text(), ..Seen::default() }, now);
         reply
     }
 
@@ -509,7 +690,9 @@ impl World {
                 "The token is missing, invalid, expired or for another audience.",
             );
         }
-        self.look(|state| access::check(state, call))
+        let mut state = self.state.lock().clone();
+        state.settle(now);
+        access::check(&state, call)
     }
 
     /// Where a resource's provider asks for the credentials of its identities: what `x-ms-identity-url` says.

@@ -19,3 +19,4 @@ mod recorded;
 mod roles;
 mod shapes;
 mod support;
+mod trouble;

@@ -126,8 +126,10 @@ async fn everything_is_there_after_a_restart() {
     let again = house.open(left.path());
     assert_eq!(shown(&again), before);
     assert_eq!(again.signing_keys(), world.signing_keys(), "the signing keys are the same");
-    // A token of the former life; a role that was defined and assigned in it.
-    assert_eq!(ask(&again, &app_token, "GET", &format!("{vnet}?{v}"), None).status, 200);
+    // A token of the former life; a role that was defined and assigned in it, and is enforced no earlier and no
+    // later than in that life.
+    let may = |w: &World| ask(w, &app_token, "GET", &format!("{vnet}?{v}"), None).status.as_u16();
+    assert_eq!((may(&world), may(&again)), (403, 403));
     assert_eq!(code(&ask(&again, &app_token, "DELETE", &format!("{vnet}?{v}"), None)), "AuthorizationFailed");
     assert!(!again.token_for(&client, "app-secret").await.is_empty());
     assert_eq!(
@@ -145,6 +147,8 @@ async fn everything_is_there_after_a_restart() {
     assert_eq!(ask(&third, &token, "GET", &format!("{vnet}?{v}"), None).body.unwrap()["etag"], etag);
     let registered = ask(&third, &token, "GET", &format!("{providers}?api-version=2021-04-01"), None);
     assert_eq!(registered.body.unwrap()["registrationState"], "Registered");
+    house.clock.advance(SignedDuration::from_secs(300));
+    assert_eq!((may(&world), may(&third)), (200, 200));
     // What is deleted stays deleted, with its principal.
     assert_eq!(ask(&third, &token, "DELETE", &format!("{identity}?{v}"), None).status, 200);
     third.close();

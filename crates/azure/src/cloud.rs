@@ -10,7 +10,9 @@ use url::Url;
 pub enum CloudError {
     #[error("{name} is '{value}', which is not an https:// URL")]
     Url { name: &'static str, value: String },
-    #[error("AZURE_ENVIRONMENT is '{0}': use AzurePublicCloud, AzureUSGovernmentCloud or AzureChinaCloud")]
+    #[error(
+        "there is no cloud '{0}': use AzurePublicCloud, AzureUSGovernmentCloud, AzureChinaCloud, AzureGermanCloud or AzureBleuCloud, or set ZAFFRE_AZURE_ARM_URL"
+    )]
     Unknown(String),
     #[error("cannot ask {url} for its endpoints")]
     Ask { url: String, source: HttpError },
@@ -65,8 +67,8 @@ pub struct Cloud {
     pub storage_suffix: String,
 }
 
-/// Rows of the known clouds: name, ARM, login, Graph, vault and storage suffixes.
-const KNOWN: [[&str; 6]; 3] = [
+/// Graph and storage of the last two are by analogy, not verified. Rows of the known clouds: name, ARM, login, Graph, vault and storage suffixes.
+const KNOWN: [[&str; 6]; 5] = [
     [
         "AzurePublicCloud",
         "https://management.azure.com",
@@ -90,6 +92,22 @@ const KNOWN: [[&str; 6]; 3] = [
         "https://microsoftgraph.chinacloudapi.cn",
         "vault.azure.cn",
         "core.chinacloudapi.cn",
+    ],
+    [
+        "AzureGermanCloud",
+        "https://management.microsoftazure.de",
+        "https://login.microsoftonline.de",
+        "https://graph.microsoft.de",
+        "vault.microsoftazure.de",
+        "core.cloudapi.de",
+    ],
+    [
+        "AzureBleuCloud",
+        "https://management.sovcloud-api.fr",
+        "https://login.sovcloud-identity.fr",
+        "https://graph.svc.sovcloud.fr",
+        "vault.sovcloud-api.fr",
+        "core.sovcloud-api.fr",
     ],
 ];
 
@@ -213,7 +231,8 @@ impl Cloud {
     pub fn named(name: &str) -> Result<Cloud, CloudError> {
         let short = [["AzureCloud", "public"], ["AzureUSGovernment", "usgov"], ["AzureChinaCloud", "china"]];
         let of = |i: usize| {
-            KNOWN[i][0].eq_ignore_ascii_case(name) || short[i].iter().any(|s| s.eq_ignore_ascii_case(name))
+            let short = short.get(i).into_iter().flatten();
+            KNOWN[i][0].eq_ignore_ascii_case(name) || short.into_iter().any(|s| s.eq_ignore_ascii_case(name))
         };
         (0..KNOWN.len())
             .find(|i| of(*i))
@@ -239,6 +258,10 @@ mod tests {
         assert_eq!(Cloud::named("usgov").unwrap(), Cloud::us_government());
         assert_eq!(Cloud::named("azurecloud").unwrap(), Cloud::public());
         assert_eq!(Cloud::china().login.as_str(), "https://login.chinacloudapi.cn");
+        assert_eq!(
+            Cloud::named("AzureGermanCloud").unwrap().arm.as_str(),
+            "https://management.microsoftazure.de"
+        );
         assert!(matches!(Cloud::named("moon"), Err(CloudError::Unknown(_))));
         assert_eq!(Cloud::public().arm_scope(), "https://management.azure.com/.default");
     }

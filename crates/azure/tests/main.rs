@@ -18,4 +18,5 @@ mod planning;
 mod recorded;
 mod server;
 mod support;
+mod trouble;
 mod types;

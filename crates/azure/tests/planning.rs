@@ -103,7 +103,7 @@ async fn make_keep_change_and_remove_a_landing_zone() {
         assert_eq!(tags.len(), 2, "tags of others stay: {tags:?}");
 
         let away =
-            Goal { present: Vec::new(), absent: goal.present.iter().map(|d| (d.id.clone(), None)).collect() };
+            Goal { absent: goal.present.iter().map(|d| (d.id.clone(), None)).collect(), ..Goal::default() };
         let p = plan(&away, &observe(&t.client, &away, 8).await.unwrap()).unwrap();
         let report = apply(&p, &t.client, 4).await;
         assert!(report.is_good(), "{p}\n{:#?}", report.failures().collect::<Vec<_>>());

@@ -1,6 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
 pub mod azure;
+pub mod prereqs;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -20,7 +21,9 @@ use std::path::PathBuf;
         zaffre serve kube --kubeconfig-out kc           a Kubernetes API server for kubectl\n  \
         KUBECONFIG=kc kubectl api-resources\n  \
         zaffre serve azure --env-out env                an Azure for az and the SDKs\n  \
-        . ./env && zaffre azure journal                 what was asked of it\n\n\
+        . ./env && zaffre azure journal                 what was asked of it\n  \
+        zaffre doctor azure                             may this account make clusters?\n  \
+        zaffre plan create iam azure --help             what would be made, before it is\n\n\
         Each command explains itself: zaffre help serve kube"
 )]
 pub struct Cli {
@@ -34,6 +37,18 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum Command {
+    /// Make what a cluster needs in Azure: identities, infrastructure
+    #[command(subcommand)]
+    Create(prereqs::Create),
+    /// Take away what `create` made, and nothing else
+    #[command(subcommand)]
+    Destroy(prereqs::Destroy),
+    /// Show what `create` or `destroy` would do; exit status 2 if there is anything
+    #[command(subcommand)]
+    Plan(prereqs::Change),
+    /// Find what stands in the way, and the commands that clear it
+    #[command(subcommand)]
+    Doctor(prereqs::Doctor),
     /// Run one part of the system in the foreground
     Serve(Serve),
     /// Ask a running Azure simulator what happened: journal, leaks, rights

@@ -5,6 +5,7 @@ mod cli;
 mod demo;
 mod living;
 mod output;
+mod prereqs;
 mod serve;
 
 use clap::Parser;
@@ -17,7 +18,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     output::logging(cli.verbose);
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(e) => {
             output::error(&e);
             ExitCode::FAILURE
@@ -25,17 +26,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: cli::Cli) -> anyhow::Result<()> {
+fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let done = |r: anyhow::Result<()>| r.map(|()| ExitCode::SUCCESS);
     let result = match cli.command {
+        cli::Command::Create(what) => runtime.block_on(prereqs::create(what, false)),
+        cli::Command::Destroy(what) => runtime.block_on(prereqs::destroy(what, false)),
+        cli::Command::Plan(cli::prereqs::Change::Create(what)) => {
+            runtime.block_on(prereqs::create(what, true))
+        }
+        cli::Command::Plan(cli::prereqs::Change::Destroy(what)) => {
+            runtime.block_on(prereqs::destroy(what, true))
+        }
+        cli::Command::Doctor(what) => runtime.block_on(prereqs::doctor(what)),
         cli::Command::Serve(cli::Serve { what }) => match what {
-            cli::ServeWhat::Kube(args) => runtime.block_on(serve::kube(args)),
-            cli::ServeWhat::Azure(args) => runtime.block_on(serve::azure::run(args)),
+            cli::ServeWhat::Kube(args) => done(runtime.block_on(serve::kube(args))),
+            cli::ServeWhat::Azure(args) => done(runtime.block_on(serve::azure::run(args))),
         },
-        cli::Command::Azure(args) => runtime.block_on(azure::run(args)),
-        cli::Command::Demo(args) => runtime.block_on(demo::run(args)),
-        cli::Command::Completion { shell } => cli::completion(shell),
-        cli::Command::Version { output } => output::version(output),
+        cli::Command::Azure(args) => done(runtime.block_on(azure::run(args))),
+        cli::Command::Demo(args) => done(runtime.block_on(demo::run(args))),
+        cli::Command::Completion { shell } => done(cli::completion(shell)),
+        cli::Command::Version { output } => done(output::version(output)),
     };
     // Background work of a finished command is not waited for.
     runtime.shutdown_background();

@@ -28,6 +28,11 @@ pub fn error(e: &anyhow::Error) {
     }
 }
 
+/// One line on standard error: progress and what went wrong.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 /// One line on standard output; a closed pipe is the reader's choice, not an error.
 pub fn line(text: &str) {
     let mut out = std::io::stdout().lock();

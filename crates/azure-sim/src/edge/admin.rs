@@ -1,11 +1,11 @@
 //! The admin API: what happened, what is left over, the clock, forks. Plain HTTP on a port of its own.
 
 use crate::edge::forks::{ForkError, Forks};
+use crate::edge::trouble;
 use crate::machines::{Boot, BootError};
 use crate::wire::{Call, Reply};
 use crate::world::World;
 use http::StatusCode;
-use jiff::SignedDuration;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,9 @@ pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
             true => Reply::empty(StatusCode::NO_CONTENT),
             false => Reply::json(StatusCode::NOT_FOUND, json!({"error": format!("there is no fork '{id}'")})),
         };
+    }
+    if let Some(reply) = trouble::serve(world, call, path) {
+        return reply;
     }
     match (call.method.as_str(), path) {
         ("GET", "forks") => Reply::ok(forks.list()),
@@ -45,14 +48,6 @@ pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
         ("POST", "machines/quota") => quota(world, call),
         ("GET", "leaks") => Reply::ok(world.leaks()),
         ("GET", "least-privilege") => Reply::ok(world.least_privilege()),
-        ("GET", "clock") => Reply::ok(json!({"now": world.now().to_string()})),
-        ("POST", "clock/advance") => match call.query("seconds").and_then(|s| s.parse::<u32>().ok()) {
-            Some(s) => {
-                world.advance(SignedDuration::from_secs(i64::from(s)));
-                Reply::ok(json!({"now": world.now().to_string()}))
-            }
-            None => Reply::json(StatusCode::BAD_REQUEST, json!({"error": "seconds= takes a whole number"})),
-        },
         ("POST", "operations/finish") => Reply::ok(json!({"finished": world.finish_operations()})),
         ("POST", "keys/rotate") => match world.rotate_keys() {
             Ok(()) => Reply::ok(json!({})),
@@ -158,7 +153,7 @@ fn quota(world: &World, call: &Call) -> Reply {
 }
 
 /// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(e) = next {

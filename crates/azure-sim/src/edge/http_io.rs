@@ -2,6 +2,7 @@
 
 use crate::access;
 use crate::edge::authority::{Service, serves};
+use crate::trouble::{Due, around};
 use crate::wire::{Call, Reply};
 use crate::world::World;
 use bytes::Bytes;
@@ -42,18 +43,19 @@ pub fn write(reply: Reply) -> Response<Full<Bytes>> {
 }
 
 /// Routes a request by the host it names.
-pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Full<Bytes>> {
+/// `None`: the connection breaks.
+pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Option<Response<Full<Bytes>>> {
     let authority = req.uri().authority().map(|a| a.as_str().to_owned());
     let header = req.headers().get("host").and_then(|h| h.to_str().ok()).map(str::to_owned);
     let authority = authority.or(header).unwrap_or_else(|| "localhost".to_owned());
     let host = authority.rsplit_once(':').map_or(authority.as_str(), |(h, _)| h).to_owned();
     let Some(service) = serves(&host) else {
         let body = json!({"error": {"code": "InvalidHostName", "message": format!("The host '{host}' is not served here.")}});
-        return write(Reply::json(StatusCode::MISDIRECTED_REQUEST, body));
+        return Some(write(Reply::json(StatusCode::MISDIRECTED_REQUEST, body)));
     };
     let call = match read(req, format!("https://{authority}")).await {
         Ok(c) => c,
-        Err(reply) => return write(reply),
+        Err(reply) => return Some(write(reply)),
     };
     let first = call.path.trim_matches('/').split('/').next().unwrap_or_default().to_ascii_lowercase();
     let service = match (service, first.as_str()) {
@@ -65,18 +67,20 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Response<Full<
     if matches!(service, Service::Arm | Service::Login)
         && matches!(first.as_str(), "identity" | "bootdiagnostics")
     {
-        return write(match first.as_str() {
+        return Some(write(match first.as_str() {
             "identity" => world.identity(&call).await,
             _ => world.console(&call),
-        });
+        }));
     }
     // On the loopback and at Resource Manager the decision point is known by its path.
     let asks = call.path.trim_end_matches('/').to_ascii_lowercase().ends_with(access::PATH);
     let service = if asks && service == Service::Arm { Service::Access } else { service };
-    write(match service {
+    let name = format!("{service:?}").to_lowercase();
+    let inner = async |call: Call, due: Due| match service {
         Service::Access => world.check_access(&call),
-        Service::Arm | Service::ByPath => world.serve(&call).await,
-        Service::Login => world.login(&call).await,
-        Service::Graph => world.graph(&call),
-    })
+        Service::Arm | Service::ByPath => world.serve_under(&call, &due).await,
+        Service::Login => world.login_under(&call, &due).await,
+        Service::Graph => world.graph_under(&call, &due),
+    };
+    around(world, &name, call, inner).await.map(write)
 }

@@ -7,5 +7,6 @@ mod http_io;
 mod imds;
 mod proxy;
 mod start;
+mod trouble;
 
 pub use start::{AzureSim, Config, Credentials, ProxiedProvider, StartError};

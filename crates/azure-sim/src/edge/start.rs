@@ -10,6 +10,8 @@ use crate::profile::Profile;
 use crate::provider;
 use crate::rbac::Role;
 use crate::state::Secret;
+use crate::time::ScaleError;
+use crate::trouble::{Rule, TroubleError};
 use crate::world::{Setup, World, WorldError};
 use clock::SharedClock;
 use hyper::service::service_fn;
@@ -57,6 +59,10 @@ pub struct Config {
     /// Namespaces that resource providers outside of the simulator answer for.
     pub proxied: Vec<ProxiedProvider>,
     pub clock: SharedClock,
+    /// How many times as fast as `clock` the world's clock runs; 0 stands still.
+    pub scale: f64,
+    /// What goes wrong from the start.
+    pub faults: Vec<Rule>,
 }
 
 impl Config {
@@ -77,6 +83,8 @@ impl Config {
             data_dir: None,
             proxied: Vec::new(),
             clock: clock::system(),
+            scale: 1.0,
+            faults: Vec::new(),
         }
     }
 }
@@ -91,6 +99,10 @@ pub enum StartError {
     Memory(#[source] MemoryError),
     #[error("cannot make the world")]
     World(#[source] WorldError),
+    #[error("cannot run the clock")]
+    Scale(#[source] ScaleError),
+    #[error("cannot make the faults")]
+    Faults(#[source] TroubleError),
     #[error("cannot write {path}")]
     Write { path: PathBuf, source: std::io::Error },
 }
@@ -156,6 +168,11 @@ fn authority(files: Option<&Files>, now: Timestamp) -> Result<Authority, StartEr
     Ok(made)
 }
 
+/// A fault broke the connection.
+#[derive(Debug, thiserror::Error)]
+#[error("dropped by a fault rule")]
+struct Dropped;
+
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const MAX_CONNECTIONS: usize = 4096;
 
@@ -195,6 +212,8 @@ impl AzureSim {
             Some(files) => World::resume(setup, files).map_err(StartError::World)?,
             None => World::fresh(setup),
         };
+        world.run_clock_at(config.scale).map_err(StartError::Scale)?;
+        world.add_faults(config.faults).map_err(StartError::Faults)?;
         let at = [config.listen, config.proxy_listen, config.admin_listen, config.imds_listen];
         let sim = AzureSim::open(Arc::new(world), authority, at, config.ca_file).await?;
         provider::resume(&sim.world);
@@ -420,7 +439,7 @@ async fn connection(mut tcp: TcpStream, door: Door, house: House) {
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(tcp)).await else { return };
     let service = service_fn(move |req| {
         let world = world.clone();
-        async move { Ok::<_, Infallible>(http_io::serve(&world, req).await) }
+        async move { http_io::serve(&world, req).await.ok_or(Dropped) }
     });
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }

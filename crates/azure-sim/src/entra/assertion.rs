@@ -94,7 +94,7 @@ impl<'a> Trusted<'a> {
 }
 
 /// Finds the federated credential that the assertion fits, or says which field does not.
-pub fn matching(state: &State, app: &App, claims: &Value) -> Result<String, Refusal> {
+pub fn matching(state: &State, app: &App, claims: &Value, now: Timestamp) -> Result<String, Refusal> {
     let text = |c: &str| claims[c].as_str().unwrap_or_default();
     let (issuer, subject) = (text("iss"), text("sub"));
     let principal = state.directory.by_client(&app.client_id);
@@ -102,9 +102,15 @@ pub fn matching(state: &State, app: &App, claims: &Value) -> Result<String, Refu
         Some(PrincipalKind::Identity(key, _)) => state
             .below(key)
             .filter(|r| r.kind.path.ends_with("federatedIdentityCredentials"))
+            .filter(|r| state.lags.knows(state.seed, r.id.key(), r.changed, now))
             .map(|r| Trusted::of_record(r))
             .collect(),
-        _ => app.federated.iter().map(Trusted::of_application).collect(),
+        _ => app
+            .federated
+            .iter()
+            .filter(|c| c.changed.is_none_or(|at| state.lags.knows(state.seed, &c.id, at, now)))
+            .map(Trusted::of_application)
+            .collect(),
     };
     let of_issuer: Vec<_> = known.into_iter().filter(|t| t.issuer == issuer).collect();
     if of_issuer.is_empty() {

@@ -1,5 +1,6 @@
 //! Signing keys, and what a bearer token is worth.
 
+use crate::time::Dial;
 use crate::wire::Fault;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -44,11 +45,21 @@ struct Key {
 /// Making an RSA key takes longer than everything else at the start, so the first is made by a thread; whoever needs
 /// it first waits.
 pub struct Keys {
+    ring: Arc<Ring>,
+    /// What tokens are dated by; see [`crate::time`]. Without one, by the time that is handed in.
+    dial: Option<Arc<Dial>>,
+}
+
+/// The keys themselves; forks of a world share them.
+struct Ring {
     keys: Mutex<Vec<Key>>,
     first: Mutex<Option<JoinHandle<Result<Key, KeyError>>>>,
     /// Tokens that verified: signature checks cost more than anything else a request does.
     verified: Mutex<HashMap<String, Arc<Value>>>,
 }
+
+/// How far the clock had been moved ahead when a token was issued, in milliseconds.
+const JUMPED: &str = "xms_sim_jumped";
 
 const MAX_VERIFIED: usize = 1024;
 const MAX_TOKEN: usize = 16 << 10;
@@ -91,22 +102,56 @@ fn read(pem: String) -> Result<Key, KeyError> {
 impl Keys {
     /// Begins to make a key.
     pub fn generate() -> Keys {
-        Keys {
+        Keys::of(Ring {
             keys: Mutex::new(Vec::new()),
             first: Mutex::new(Some(std::thread::spawn(generate))),
             verified: Mutex::new(HashMap::new()),
-        }
+        })
     }
 
     /// Keys of a former life, the newest first.
     pub fn remembered(pems: Vec<String>) -> Result<Keys, KeyError> {
         let keys: Vec<Key> = pems.into_iter().map(read).collect::<Result<_, _>>()?;
-        Ok(Keys { keys: Mutex::new(keys), first: Mutex::new(None), verified: Mutex::new(HashMap::new()) })
+        let verified = Mutex::new(HashMap::new());
+        Ok(Keys::of(Ring { keys: Mutex::new(keys), first: Mutex::new(None), verified }))
+    }
+
+    fn of(ring: Ring) -> Keys {
+        Keys { ring: Arc::new(ring), dial: None }
+    }
+
+    /// The same keys in a world with this clock.
+    pub fn by(&self, dial: Arc<Dial>) -> Keys {
+        Keys { ring: self.ring.clone(), dial: Some(dial) }
+    }
+
+    /// The clock of those who look at tokens.
+    pub fn wall(&self, now: Timestamp) -> Timestamp {
+        self.dial.as_ref().map_or(now, |d| d.wall())
+    }
+
+    /// How long a token lives that lives `seconds` in Azure.
+    pub fn life(&self, seconds: i64) -> i64 {
+        self.dial.as_ref().map_or(seconds, |d| d.token_life(seconds))
+    }
+
+    /// Notes in a token how far the clock had been moved when it was issued.
+    pub fn mark(&self, claims: &mut Value) {
+        if let Some(jumped) = self.dial.as_ref().map(|d| d.jumped()).filter(|j| *j != 0) {
+            claims[JUMPED] = jumped.into();
+        }
+    }
+
+    /// The time by which a token's dates are judged, in seconds: the wall's, and what the clock was moved since.
+    fn judged_at(&self, claims: &Value, now: Timestamp) -> i64 {
+        let Some(dial) = &self.dial else { return now.as_second() };
+        let since = dial.jumped().saturating_sub(claims[JUMPED].as_i64().unwrap_or(0));
+        dial.wall().as_second().saturating_add(since / 1_000)
     }
 
     fn keys(&self) -> MutexGuard<'_, Vec<Key>> {
-        let mut first = self.first.lock();
-        let mut keys = self.keys.lock();
+        let mut first = self.ring.first.lock();
+        let mut keys = self.ring.keys.lock();
         if let Some(thread) = first.take() {
             match thread.join() {
                 Ok(Ok(key)) => keys.push(key),
@@ -129,6 +174,12 @@ impl Keys {
         Ok(())
     }
 
+    /// Only the newest key counts any more.
+    pub fn forget_old(&self) {
+        self.keys().truncate(1);
+        self.ring.verified.lock().clear();
+    }
+
     pub fn jwks(&self) -> Value {
         json!({"keys": self.keys().iter().map(|k| k.jwk.clone()).collect::<Vec<_>>()})
     }
@@ -146,7 +197,7 @@ impl Keys {
 
     /// The claims of a token whose signature is ours.
     fn claims(&self, token: &str) -> Option<Arc<Value>> {
-        if let Some(c) = self.verified.lock().get(token) {
+        if let Some(c) = self.ring.verified.lock().get(token) {
             return Some(c.clone());
         }
         let header = jsonwebtoken::decode_header(token).ok()?;
@@ -159,7 +210,7 @@ impl Keys {
         let claims: Value =
             jsonwebtoken::decode(token, &key.decoding, &unchecked(Algorithm::RS256)).ok()?.claims;
         let claims = Arc::new(claims);
-        let mut kept = self.verified.lock();
+        let mut kept = self.ring.verified.lock();
         if kept.len() >= MAX_VERIFIED {
             kept.clear();
         }
@@ -179,8 +230,9 @@ impl Keys {
         let claims = self.claims(token)?;
         let text = |c: &str| claims[c].as_str().unwrap_or_default().to_owned();
         let audience = text("aud");
-        let in_time = now.as_second() < claims["exp"].as_i64()?
-            && now.as_second() + 300 >= claims["nbf"].as_i64().unwrap_or(0);
+        let at = self.judged_at(&claims, now);
+        let in_time =
+            at < claims["exp"].as_i64()? && at.saturating_add(300) >= claims["nbf"].as_i64().unwrap_or(0);
         let fits = audiences.contains(&audience.trim_end_matches('/')) && in_time && text("tid") == tenant;
         fits.then(|| Caller { object_id: text("oid"), client_id: text("appid"), tenant: text("tid") })
     }
@@ -225,7 +277,8 @@ impl Keys {
             )));
         }
         let (from, until) = (claims["nbf"].as_i64().unwrap_or(0), claims["exp"].as_i64().unwrap_or(0));
-        if now.as_second() >= until {
+        let at = self.judged_at(&claims, now);
+        if at >= until {
             return Err(refuse(
                 arm::code::EXPIRED_AUTHENTICATION_TOKEN,
                 "The access token expiry time is before the current time.",
@@ -233,7 +286,7 @@ impl Keys {
                 tenant,
             ));
         }
-        if now.as_second() + 300 < from {
+        if at.saturating_add(300) < from {
             return Err(invalid("The access token is not yet valid."));
         }
         if claims["tid"].as_str() != Some(tenant) {

@@ -71,7 +71,7 @@ pub async fn exchange(
             if form.get("client_assertion_type") != Some(ASSERTION) {
                 return Err(Refusal::missing("client_assertion_type"));
             }
-            by_assertion(state, app, token, issuers, now).await?;
+            by_assertion(state, keys, app, token, issuers, now).await?;
             "2"
         }
         (None, None) => return Err(Refusal::no_credential()),
@@ -94,6 +94,7 @@ const MAX_ASSERTION: usize = 16 << 10;
 
 async fn by_assertion(
     state: &State,
+    keys: &Keys,
     app: &App,
     token: &str,
     issuers: &dyn Issuers,
@@ -102,11 +103,13 @@ async fn by_assertion(
     let (_, claims) = peek(token)
         .filter(|_| token.len() <= MAX_ASSERTION)
         .ok_or_else(|| Refusal::assertion("it is not a JWT"))?;
+    // Who signs something dates it by the machine's clock, whatever ours says.
+    let wall = keys.wall(now);
     if assertion::is_own(&claims, &app.client_id) {
-        return assertion::by_certificate(token, &claims, app, now);
+        return assertion::by_certificate(token, &claims, app, wall);
     }
-    let issuer = assertion::matching(state, app, &claims)?;
-    assertion::by_issuer(token, &claims, &issuer, issuers, now).await
+    let issuer = assertion::matching(state, app, &claims, now)?;
+    assertion::by_issuer(token, &claims, &issuer, issuers, wall).await
 }
 
 /// How a token is asked for.
@@ -127,13 +130,15 @@ pub fn issue(
     now: Timestamp,
 ) -> Value {
     let Made { strength, v2, at } = made;
-    let t = now.as_second();
+    let t = keys.wall(now).as_second();
     let identity = match &p.kind {
         PrincipalKind::Identity(_, text) => Some(text.clone()),
         PrincipalKind::Application => None,
     };
-    let lifetime: i64 = if identity.is_some() { 86_399 } else { 3_599 };
-    let unique = crate::state::hash(state.seed, &[&p.object_id, &t.to_string()]);
+    let lifetime = keys.life(if identity.is_some() { 86_399 } else { 3_599 });
+    // No two are alike, even within a second: a token can be refused by itself.
+    let number = state.lags.route.to_string();
+    let unique = crate::state::hash(state.seed, &[&p.object_id, &t.to_string(), &number]);
     let mut claims = json!({
         "aud": audience, "iss": format!("https://sts.windows.net/{}/", state.tenant), "iat": t, "nbf": t,
         "exp": t + lifetime, "aio": format!("{unique:032x}"), "appid": p.client_id, "appidacr": strength,
@@ -145,6 +150,7 @@ pub fn issue(
         claims["xms_mirid"] = json!(&*id);
         claims["xms_az_rid"] = json!(at.unwrap_or(&id));
     }
+    keys.mark(&mut claims);
     let token = keys.sign(&claims).unwrap_or_default();
     if *v2 {
         return json!({"token_type": "Bearer", "expires_in": lifetime, "ext_expires_in": lifetime, "access_token": token});

@@ -101,7 +101,8 @@ fn put_assignment(cx: &mut Cx<'_>, id: &ResourceId, old: Option<&Record>) -> Res
             format!("The specified role definition with ID '{role}' does not exist."),
         ));
     }
-    let known = cx.state.directory.principal(&principal).is_some();
+    let known = cx.state.directory.principal(&principal);
+    let known = known.is_some_and(|p| cx.state.lags.principal(cx.state.seed, p) <= cx.now);
     if !known && !p.contains_key("principalType") {
         return Err(bad(
             "PrincipalNotFound",
@@ -165,7 +166,10 @@ fn put_assignment(cx: &mut Cx<'_>, id: &ResourceId, old: Option<&Record>) -> Res
     };
     let mut body = show(cx.state, &record, &cx.version);
     cx.state.put(record, Vec::new());
-    cx.state.assignments.add(Assignment { id: id.key().clone(), principal, role, scope });
+    // Writing it again does not take it back.
+    let made = old.map_or(cx.now, |o| o.created);
+    let since = cx.state.lags.rights(cx.state.seed, id.key(), made);
+    cx.state.assignments.add(Assignment { id: id.key().clone(), principal, role, scope, since });
     // The first answer does not say who made it yet.
     if old.is_none() {
         body["properties"]["createdBy"] = Value::Null;

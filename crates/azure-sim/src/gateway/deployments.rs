@@ -189,7 +189,10 @@ fn deploy(cx: &mut Cx<'_>, planned: &Planned) -> Result<(), Fault> {
     }
     let under_way: Vec<Arc<str>> = cx.state.running().map(|o| o.id.clone()).collect();
     let (now, profile, caller, proxied) = (cx.now, cx.profile, cx.caller, cx.proxied);
-    let inner = Cx { state: cx.state, call: &call, caller, version, now, profile, proxied, drain: cx.drain };
+    // What goes wrong with a deployment does not go wrong with each of its parts again.
+    let due = &crate::trouble::Due::default();
+    let inner =
+        Cx { state: cx.state, call: &call, caller, version, now, profile, proxied, due, drain: cx.drain };
     dispatch(inner, &target)?;
     let begun: Vec<Arc<str>> =
         cx.state.running().map(|o| o.id.clone()).filter(|id| !under_way.contains(id)).collect();

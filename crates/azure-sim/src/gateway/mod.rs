@@ -24,10 +24,11 @@ pub use throttle::{Buckets, Limits};
 
 use crate::entra::Caller;
 use crate::kinds;
-use crate::profile::Profile;
+use crate::profile::Pace;
 use crate::provider::{Drain, Forward, Providers};
 use crate::state::State;
 use crate::target::Target;
+use crate::trouble::Due;
 use crate::wire::{Call, Fault, Reply};
 use arm::{ApiVersion, ResourceId};
 use http::{Method, StatusCode};
@@ -40,17 +41,21 @@ pub struct Cx<'a> {
     pub caller: &'a Caller,
     pub version: ApiVersion,
     pub now: Timestamp,
-    pub profile: Profile,
+    pub profile: Pace,
     pub proxied: &'a Providers,
+    /// What is to go wrong with it.
+    pub due: &'a Due,
     /// A group whose deletion waits for providers elsewhere.
     pub drain: &'a mut Option<Drain>,
 }
 
-/// What does not change from request to request.
+/// What a request meets beside the state.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
-    pub profile: Profile,
+    pub profile: Pace,
     pub proxied: &'a Providers,
+    /// What is to go wrong with this request.
+    pub due: &'a Due,
 }
 
 /// What comes out of the gate.
@@ -70,6 +75,19 @@ pub struct Seen {
     pub scope: Option<String>,
     /// The assignment that allowed it.
     pub granted_by: Option<String>,
+    /// The fault rules that fired.
+    pub fault: Option<String>,
+}
+
+/// The full type that a path is about, and the right that it needs; for those who judge requests from outside.
+pub fn about(method: &Method, path: &str) -> (String, Option<String>) {
+    let Some(target) = Target::parse(path) else { return (String::new(), None) };
+    let group = || {
+        let id = target.of.as_ref().filter(|id| id.group().is_some() && target.rest.is_empty())?;
+        Some(id.resource_type().as_str().to_owned())
+    };
+    let kind = stages::type_of(&target).or_else(group).unwrap_or_default();
+    (kind, action::needed(method, &target).map(|(action, _)| action))
 }
 
 /// The whole pipeline after authentication.
@@ -97,7 +115,7 @@ pub fn handle(
         }
         Err(fault) => Answer::Reply(fault.reply()),
     };
-    let headers = |reply| throttle::headers(reply, &call.method, remaining);
+    let headers = |reply| throttle::headers(reply, remaining.clone());
     let answer = match answer {
         Answer::Reply(reply) => Answer::Reply(headers(reply)),
         Answer::Drain(reply, drain) => Answer::Drain(headers(reply), drain),
@@ -115,7 +133,7 @@ fn run(
     now: Timestamp,
     rules: &Rules<'_>,
     seen: &mut Seen,
-    remaining: &mut Option<u64>,
+    remaining: &mut Option<throttle::Left>,
 ) -> Result<Answer, Fault> {
     let target = Target::parse(&call.path).ok_or_else(|| {
         Fault::gateway(
@@ -126,7 +144,10 @@ fn run(
     })?;
     stages::subscription(state, &target)?;
     let version = stages::version(call, &target, rules.proxied)?;
-    *remaining = Some(buckets.take(caller, &call.method, now)?);
+    let kind = stages::type_of(&target).unwrap_or_default();
+    let subscription = target.of.as_ref().and_then(ResourceId::subscription).unwrap_or_default();
+    let about = (subscription, kind.as_str(), call.path.as_str());
+    *remaining = Some(buckets.take(caller, &call.method, about, now, rules.profile)?);
     let needed = action::needed(&call.method, &target);
     if let Some((action, scope)) = &needed {
         seen.action = Some(action.clone());
@@ -140,10 +161,10 @@ fn run(
     if target.rest.is_empty()
         && stages::namespace(&target).is_some_and(|n| n.eq_ignore_ascii_case("Microsoft.Compute"))
     {
-        stages::assigned_identities(state, call, caller)?;
+        stages::assigned_identities(state, call, caller, now)?;
     }
     if let Some(ns) = elsewhere {
-        stages::assigned_identities(state, call, caller)?;
+        stages::assigned_identities(state, call, caller, now)?;
         let id = target.of.as_ref();
         let whole = id.filter(|_| target.rest.is_empty() && operations::token(&target).is_none());
         let subscription = id.and_then(ResourceId::subscription);
@@ -166,6 +187,7 @@ fn run(
         now,
         profile: rules.profile,
         proxied: rules.proxied,
+        due: rules.due,
         drain: &mut drain,
     };
     let reply = dispatch(cx, &target)?;

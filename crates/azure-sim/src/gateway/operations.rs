@@ -53,7 +53,15 @@ pub fn begin(
     cx.state.bump(&key);
     let guid = cx.state.guid(&key, "operation");
     let token: Arc<str> = guid.as_str().into();
-    let due = cx.profile.lasts(flow.lasts).and_then(|d| cx.now.checked_add(d).ok());
+    // A part has times of its own.
+    let what = match &effect {
+        Effect::RemovePart(_, list, _) => format!("{}/{list}", kind.full()),
+        _ => kind.full(),
+    };
+    let bits = cx.state.derive(&key, "lasts");
+    let lasts = cx.profile.takes(&what, name.starts_with("Delete"), flow.lasts, bits);
+    let due = lasts.and_then(|d| cx.now.checked_add(d).ok());
+    let effect = cx.due.late(effect);
     let name = cx.state.share(name);
     cx.state.begin(Operation {
         retry: flow.retry,

@@ -4,12 +4,14 @@ use crate::entra::Caller;
 use crate::gateway::{NAMESPACES, machines, operations, views};
 use crate::kinds;
 use crate::provider::Providers;
-use crate::state::{Phase, State, is_within};
+use crate::state::{Phase, Principal, State, is_within};
 use crate::target::Target;
 use crate::wire::{Call, Fault};
 use arm::{ApiVersion, ResourceId, code};
 use http::{Method, StatusCode};
+use jiff::Timestamp;
 use serde_json::Value;
+use std::sync::Arc;
 
 fn is_guid(s: &str) -> bool {
     s.len() == 36
@@ -39,7 +41,7 @@ pub fn subscription(state: &State, target: &Target) -> Result<(), Fault> {
 }
 
 /// The full type a request is about, if it is about one.
-fn type_of(target: &Target) -> Option<String> {
+pub fn type_of(target: &Target) -> Option<String> {
     let id = target.of.as_ref();
     match target.rest.as_slice() {
         [] => id.filter(|i| i.namespace().is_some()).map(|i| i.resource_type().as_str().to_owned()),
@@ -176,7 +178,7 @@ pub fn registration(state: &State, method: &Method, target: &Target) -> Result<(
 }
 
 /// Whoever gives a resource an identity must be allowed to assign it, and it must exist.
-pub fn assigned_identities(state: &State, call: &Call, caller: &Caller) -> Result<(), Fault> {
+pub fn assigned_identities(state: &State, call: &Call, caller: &Caller, now: Timestamp) -> Result<(), Fault> {
     if !matches!(call.method, Method::PUT | Method::PATCH) {
         return Ok(());
     }
@@ -188,7 +190,8 @@ pub fn assigned_identities(state: &State, call: &Call, caller: &Caller) -> Resul
             continue;
         }
         let key = id.to_lowercase();
-        if state.get(&key).is_none() {
+        let late = |p: &Arc<Principal>| state.lags.principal(state.seed, p) > now;
+        if state.get(&key).is_none() || state.directory.of_resource(&key).is_some_and(late) {
             return Err(Fault::gateway(
                 StatusCode::BAD_REQUEST,
                 "FailedIdentityOperation",

@@ -411,7 +411,7 @@ fn write(
     let mut headers = None;
     if flow.how != How::Sync {
         let awaited =
-            kind.rules.awaits(cx.state).filter(|_| !existed && cx.profile != crate::Profile::Manual);
+            kind.rules.awaits(cx.state).filter(|_| !existed && cx.profile.profile != crate::Profile::Manual);
         let late = late.or_else(|| awaited.as_ref().map(|(_, why)| why.clone()));
         let effect = match late {
             Some(why) => Effect::Fail(record.id.key().clone(), Box::new(why)),

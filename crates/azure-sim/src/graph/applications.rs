@@ -274,7 +274,8 @@ fn write_federated(cx: &Cx<'_>, app: &mut App, method: &str, rest: &[&str]) -> R
     }
     let description = body.get("description").and_then(Value::as_str).map(str::to_owned);
     let id = old.map_or_else(|| cx.random.uuid(), |o| o.id);
-    let made = FederatedCredential { id, name, issuer, subject, audiences, description };
+    let made =
+        FederatedCredential { id, name, issuer, subject, audiences, description, changed: Some(cx.now) };
     let shown = show::federated(&made);
     match at {
         Some(i) => {

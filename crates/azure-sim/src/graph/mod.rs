@@ -12,6 +12,7 @@ mod show;
 use crate::entra::Caller;
 use crate::seed;
 use crate::state::State;
+use crate::trouble::Hidden;
 use crate::wire::{Call, Reply};
 use clock::Random;
 use http::{Method, StatusCode};
@@ -69,9 +70,11 @@ impl Cx<'_> {
 /// Answers a request; what it changed counts only if it was answered well.
 pub fn handle(state: &mut State, call: &Call, caller: &Caller, now: Timestamp, random: &Random) -> Reply {
     let mut next = state.clone();
+    let hidden = Hidden::take(&mut next, now);
     let cx = Cx { state: &mut next, call, caller, now, random };
     match dispatch(cx) {
         Ok(reply) => {
+            hidden.put_back(&mut next.directory);
             *state = next;
             reply
         }

@@ -216,6 +216,10 @@ fn put(state: &mut State, s: Stored) -> Result<(), ChangeError> {
             principal: text("principalId"),
             role: role.rsplit('/').next().unwrap_or_default().to_lowercase(),
             scope: record.id.extended().map_or_else(|| "".into(), |s| s.key().clone()),
+            since: match record.seeded {
+                true => Timestamp::MIN,
+                false => state.lags.rights(state.seed, record.id.key(), record.created),
+            },
         });
     }
     if record.id.resource_type().is(kinds::DEFINITIONS) {

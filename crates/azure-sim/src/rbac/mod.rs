@@ -6,6 +6,7 @@
 
 use crate::state::{Key, is_within};
 use imbl::{OrdMap, OrdSet};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
@@ -119,6 +120,8 @@ pub struct Assignment {
     pub role: String,
     /// Lower case; empty for the tenant.
     pub scope: Key,
+    /// From when on it is enforced.
+    pub since: Timestamp,
 }
 
 /// The assignments in force, found by principal.
@@ -127,6 +130,8 @@ pub struct Assignments {
     by_id: OrdMap<Key, Arc<Assignment>>,
     by_principal: OrdSet<(String, Key)>,
     pub roles: OrdMap<String, Arc<Role>>,
+    /// The time by which those are judged that are not enforced yet.
+    pub at: Timestamp,
 }
 
 impl Assignments {
@@ -168,6 +173,7 @@ impl Assignments {
     ) -> Option<&Arc<Assignment>> {
         self.of(principal).find(|a| {
             (a.scope.is_empty() || is_within(scope, &a.scope))
+                && a.since <= self.at
                 && self.role(&a.role).is_some_and(|r| r.permissions.iter().any(|p| p.allows(action, data)))
         })
     }
@@ -217,6 +223,7 @@ mod tests {
                 principal: "p".into(),
                 role: (*role).into(),
                 scope: (*scope).into(),
+                since: Timestamp::MIN,
             });
         }
         a
@@ -308,7 +315,7 @@ mod tests {
                 a.roles.insert(r.id.clone(), Arc::new(r.clone()));
             }
             for (i, (r, s)) in given.iter().enumerate() {
-                a.add(Assignment { id: format!("a{i}").into(), principal: "P".into(), role: format!("R{r}"), scope: s.to_lowercase().into() });
+                a.add(Assignment { id: format!("a{i}").into(), principal: "P".into(), role: format!("R{r}"), scope: s.to_lowercase().into(), since: Timestamp::MIN });
             }
             let got = a.allowed("p", &action, &scope.to_lowercase(), data).is_some();
             prop_assert_eq!(got, oracle(&roles, &given, &action, &scope, data));

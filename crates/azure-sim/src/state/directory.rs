@@ -58,6 +58,8 @@ pub struct FederatedCredential {
     pub subject: String,
     pub audiences: Vec<String>,
     pub description: Option<String>,
+    #[serde(default)]
+    pub changed: Option<Timestamp>,
 }
 
 /// An application registration. A user-assigned identity has one too, without secrets.
@@ -142,6 +144,11 @@ impl Directory {
         if let Some(p) = self.principals.remove(&object_id.to_lowercase()) {
             self.by_client.remove(&p.client_id.to_lowercase());
         }
+    }
+
+    /// The principal of a managed identity.
+    pub fn of_resource(&self, key: &str) -> Option<&Arc<Principal>> {
+        self.principals.values().find(|p| matches!(&p.kind, PrincipalKind::Identity(k, _) if &**k == key))
     }
 
     /// A managed identity disappears with its resource.

@@ -17,6 +17,7 @@ pub use record::{Phase, Record};
 use crate::kinds::Kind;
 use crate::machines::Machines;
 use crate::rbac::Assignments;
+use crate::trouble::Lags;
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,8 @@ pub struct State {
     /// What happened to machines, and what is set about them.
     pub machines: Machines,
     serial: u64,
+    /// How late what is written becomes known.
+    pub lags: Lags,
     /// Texts that are kept once.
     words: OrdSet<Arc<str>>,
 }
@@ -104,6 +107,7 @@ impl State {
             assignments: Assignments::default(),
             machines: Machines::default(),
             serial: 0,
+            lags: Lags::default(),
             words: OrdSet::new(),
         }
     }
@@ -241,6 +245,7 @@ impl State {
 
     /// Ends all operations that are due.
     pub fn settle(&mut self, now: Timestamp) {
+        self.assignments.at = now;
         while let Some((at, serial, id)) = self.due.get_min().cloned() {
             if at > now {
                 break;
@@ -366,9 +371,67 @@ impl State {
         self.assignments.remove(key);
     }
 
+    /// The next time after `now` at which something happens by itself.
+    pub fn next_event(&self, now: Timestamp) -> Option<Timestamp> {
+        let due = self.due.get_min().map(|(at, ..)| *at);
+        [due, self.next_arrival(now)].into_iter().flatten().min()
+    }
+
     /// Operations under way.
     pub fn running(&self) -> impl Iterator<Item = &Arc<Operation>> {
         self.operations.values().filter(|o| o.outcome.is_none())
+    }
+}
+
+#[cfg(test)]
+impl State {
+    /// What must hold whatever happened: indices say what records say, references lead somewhere and are known at
+    /// both ends, and whoever is busy is busy with something that runs.
+    pub fn check(&self) -> Result<(), String> {
+        let kinds =
+            self.records.values().filter(|r| !self.by_kind.contains(&(r.kind.index(), r.id.key().clone())));
+        let mut wrong: Vec<String> = kinds.map(|r| format!("{} is not in the index", r.id)).collect();
+        if self.by_kind.len() != self.records.len() {
+            wrong.push("the index has what does not exist".into());
+        }
+        for (key, r) in &self.records {
+            let edges = crate::kinds::edges(r.kind, &r.id, &r.doc);
+            wrong.extend(
+                edges
+                    .iter()
+                    .filter(|e| !self.edges.contains(*e))
+                    .map(|e| format!("{key}: {e:?} is not known")),
+            );
+            let roots = r.targets.iter().filter_map(|t| arm::ResourceId::parse(t).ok());
+            for root in roots.map(|t| t.root()) {
+                if self.get(root.key()).is_none() {
+                    wrong.push(format!("{key} refers to {root}, which is gone"));
+                }
+            }
+            if let Some((op, _)) = r.busy.as_deref()
+                && self.operations.get(op).is_none_or(|o| o.outcome.is_some())
+            {
+                wrong.push(format!("{key} is busy with {op}, which does not run"));
+            }
+        }
+        let gone = self.edges.iter().filter(|e| {
+            let source = arm::ResourceId::parse(&e.source).map(|s| s.root().key().clone());
+            source.map_or(true, |s| self.get(&s).is_none())
+        });
+        wrong.extend(gone.map(|e| format!("{e:?} comes from nowhere")));
+        for o in self.operations.values().filter(|o| o.outcome.is_none()) {
+            if let Some(at) = o.due
+                && !self.due.contains(&(at, o.serial, o.id.clone()))
+            {
+                wrong.push(format!("nobody will end {}", o.id));
+            }
+        }
+        for a in self.assignments.all() {
+            if self.get(&a.id).is_none() {
+                wrong.push(format!("the right {} is not a resource", a.id));
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Effect {
     RemovePart(Key, String, String),
     /// A resource group is gone with all it contains.
     RemoveGroup(Key),
+    /// A resource group loses some of what it contains, and the deletion fails.
+    RemoveSome(Key, Box<ErrorDetail>),
     /// A provider is registered in a subscription.
     Register(String, String),
     /// An action on a resource is done.
@@ -90,6 +92,23 @@ impl PartialEq for Operation {
 
 impl Eq for Operation {}
 
+impl Effect {
+    /// What it is about.
+    pub fn about(&self) -> &str {
+        match self {
+            Effect::Settle(key)
+            | Effect::Fail(key, _)
+            | Effect::Remove(key)
+            | Effect::RemovePart(key, ..)
+            | Effect::RemoveGroup(key)
+            | Effect::RemoveSome(key, _)
+            | Effect::Act(key, _) => key,
+            Effect::Register(_, namespace) => namespace,
+            Effect::Nothing => "",
+        }
+    }
+}
+
 /// Carries out the effect; an error is the operation's failure.
 pub fn apply(state: &mut State, op: &Operation, at: Timestamp) -> Result<(), Box<ErrorDetail>> {
     match &op.effect {
@@ -112,6 +131,11 @@ pub fn apply(state: &mut State, op: &Operation, at: Timestamp) -> Result<(), Box
         }
         Effect::RemovePart(key, list, name) => remove_part(state, key, list, name),
         Effect::RemoveGroup(key) => return remove_group(state, key, at),
+        Effect::RemoveSome(key, why) => {
+            remove_some(state, key, at);
+            settle(state, key, Phase::Succeeded, at);
+            return Err(why.clone());
+        }
         Effect::Register(subscription, namespace) => {
             state.registrations.insert((subscription.clone(), namespace.clone()), "Registered");
         }
@@ -149,6 +173,17 @@ fn remove_part(state: &mut State, key: &Key, list: &str, name: &str) {
     let edges = crate::kinds::edges(record.kind, &record.id, &record.doc);
     record.targets = crate::kinds::targets(&edges);
     state.put(record, edges);
+}
+
+/// Every other resource of a group goes, as far as nothing refers to it: what is left is whole.
+fn remove_some(state: &mut State, group: &Key, at: Timestamp) {
+    let roots: Vec<Key> =
+        state.below(group).filter(|r| r.id.root() == r.id).map(|r| r.id.key().clone()).collect();
+    for key in roots.iter().step_by(2) {
+        if state.used_by(key, key).is_none() {
+            state.remove(key, at);
+        }
+    }
 }
 
 fn remove_group(state: &mut State, key: &Key, at: Timestamp) -> Result<(), Box<ErrorDetail>> {

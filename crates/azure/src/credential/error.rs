@@ -44,6 +44,11 @@ impl CredentialError {
         }
     }
 
+    /// Whether it may be that a federated credential was made but has not arrived at the server that answered.
+    pub fn is_unsettled(&self) -> bool {
+        self.entra().is_some_and(|e| matches!(e.code, 70_021 | 700_211..=700_213))
+    }
+
     /// The refusal of Entra ID, if it was one.
     pub fn entra(&self) -> Option<&EntraError> {
         match self {

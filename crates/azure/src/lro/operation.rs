@@ -3,6 +3,7 @@
 use crate::Answer;
 use crate::lro::{Lro, NoPolling, Outcome, Step, Verb};
 use crate::pipeline::{Call, Client, Error};
+use arm::ProvisioningState;
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,6 +26,10 @@ impl<T> std::fmt::Debug for Operation<T> {
         f.debug_struct("Operation").field("lro", &self.lro).field("next", &self.next).finish()
     }
 }
+
+/// How often a result is read that is older than its operation, and the first wait between two looks.
+const LOOKS: u32 = 6;
+const FIRST_LOOK: Duration = Duration::from_millis(250);
 
 /// How many polls in a row may fail for reasons that pass.
 const OUTAGES: u32 = 5;
@@ -78,6 +83,29 @@ impl<T> Operation<T> {
         self.client.send(Call::new(Method::GET, url).correlation(&self.lro.correlation)).await
     }
 
+    /// The result, read until it is not older than the operation: a reader may be sent to a server that has not
+    /// heard of the end yet, or of the beginning.
+    async fn fresh(&self, url: &str) -> Result<Option<Value>, Error> {
+        let mut wait = FIRST_LOOK;
+        for _ in 1..LOOKS {
+            match self.get(url).await {
+                Ok(answer) => {
+                    let body = answer.json();
+                    let state = body.as_ref().and_then(ProvisioningState::of);
+                    if !matches!(state, Some(ProvisioningState::Running(_))) {
+                        return Ok(body);
+                    }
+                }
+                Err(e) if e.is_not_found() => {}
+                Err(e) => return Err(e),
+            }
+            tracing::debug!(path = %path(self.lro.url()), "the result is older than the operation; reading again");
+            self.client.timing().pause.pause(wait).await;
+            wait *= 2;
+        }
+        Ok(self.get(url).await?.json())
+    }
+
     /// Looks once, without waiting. `true` when it is over.
     pub async fn poll(&mut self) -> Result<bool, Error> {
         let Step::Poll { url, .. } = &self.next else { return Ok(true) };
@@ -123,7 +151,7 @@ impl<T> Operation<T> {
         }
         match &self.next {
             Step::Done(Outcome::Body(body)) => Ok(body.clone()),
-            Step::Done(Outcome::Get(url)) => Ok(self.get(url).await?.json()),
+            Step::Done(Outcome::Get(url)) => self.fresh(url).await,
             Step::Failed(detail) => {
                 Err(Error::Operation { path: path(self.lro.url()), detail: detail.clone() })
             }

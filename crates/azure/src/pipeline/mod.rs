@@ -179,6 +179,27 @@ impl Client {
         }))
     }
 
+    /// The same client, but it waits out refusals that follow from rights, principals or identities that were just
+    /// made and have not arrived everywhere, for this long at most.
+    #[must_use]
+    pub fn settling(&self, window: Duration) -> Client {
+        let inner = &self.0;
+        let retry = RetryPolicy { settle: window, ..inner.retry.clone() };
+        Client(Arc::new(Inner {
+            cloud: inner.cloud.clone(),
+            http: inner.http.clone(),
+            credential: inner.credential.clone(),
+            timing: inner.timing.clone(),
+            retry,
+            budgets: inner.budgets.clone(),
+            user_agent: inner.user_agent.clone(),
+            auto_register: inner.auto_register,
+            registering: register::Registering::default(),
+            poll_default: inner.poll_default,
+            poll_patience: inner.poll_patience,
+        }))
+    }
+
     pub fn cloud(&self) -> &Cloud {
         &self.0.cloud
     }
@@ -191,7 +212,7 @@ impl Client {
         &self.0.timing
     }
 
-    pub(crate) fn poll_default(&self) -> Duration {
+    pub fn poll_default(&self) -> Duration {
         self.0.poll_default
     }
 
@@ -291,8 +312,17 @@ impl Client {
         }
         let ask = TokenRequest { scope: scope.clone(), claims: state.claims.take() };
         let token = self.0.credential.token(&ask).await;
-        let token =
-            token.map_err(|source| Error::Token { method: method.clone(), path: path.clone(), source })?;
+        let token = match token {
+            Ok(token) => token,
+            Err(source) => {
+                let unsettled = source.is_unsettled();
+                let failure = Error::Token { method, path, source };
+                return match unsettled {
+                    true => Ok(Outcome::Bad(Trouble::Unsettled, failure)),
+                    false => Err(failure),
+                };
+            }
+        };
         let request = self.request(call, url, correlation, body, &token)?;
         let answer = match self.0.http.send(request).await {
             Ok(answer) => answer,

@@ -30,9 +30,21 @@ pub enum Trouble {
     NeverSent,
     /// It may have been seen; the answer did not arrive.
     Lost,
+    /// There is no token yet, because a federated credential has not arrived everywhere.
+    Unsettled,
     /// It was answered: status, error code, and how long the server wants us to wait.
     Answered { status: u16, code: String, said: Option<Duration> },
 }
+
+/// Codes that a right, a principal or an identity causes that has not arrived everywhere.
+const UNSETTLED: [(u16, &str); 4] = [
+    (403, "AuthorizationFailed"),
+    (403, "LinkedAuthorizationFailed"),
+    (400, "PrincipalNotFound"),
+    (400, "FailedIdentityOperation"),
+];
+/// Between two looks whether it has.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Codes that promise that nothing was done and that later it may be.
 const BUSY: [&str; 3] = ["AnotherOperationInProgress", "RetryableError", "ReferencedResourceNotProvisioned"];
@@ -44,6 +56,10 @@ pub struct RetryPolicy {
     pub longest: Duration,
     /// No retry starts after this much waiting in total.
     pub patience: Duration,
+    /// How long refusals are waited out that follow from something just made not being known everywhere yet: rights
+    /// (403), principals and identities (400). None by default, because mostly such a refusal is meant; a caller
+    /// that has just given itself a right asks for it.
+    pub settle: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -53,6 +69,7 @@ impl Default for RetryPolicy {
             base: Duration::from_millis(800),
             longest: Duration::from_secs(60),
             patience: Duration::from_secs(300),
+            settle: Duration::ZERO,
         }
     }
 }
@@ -72,8 +89,20 @@ impl RetryPolicy {
         trouble: &Trouble,
         chance: f64,
     ) -> Option<Duration> {
+        let unsettled = match trouble {
+            Trouble::Unsettled => true,
+            Trouble::Answered { status, code, .. } => UNSETTLED.contains(&(*status, code.as_str())),
+            _ => false,
+        };
+        if unsettled {
+            // By the window alone: it is a matter of time, not of luck.
+            let doubled = self.base.saturating_mul(1 << made.saturating_sub(1).min(16));
+            let wait = doubled.min(LOOK).mul_f64(0.75 + 0.5 * chance);
+            return (waited + wait <= self.settle).then_some(wait);
+        }
         let worth = match trouble {
             Trouble::NeverSent => true,
+            Trouble::Unsettled => false,
             Trouble::Lost => repeatable,
             Trouble::Answered { status, code, .. } => match status {
                 // Refused before anything was done.
@@ -144,6 +173,14 @@ mod tests {
         assert!(again(false, &answered(409, "AnotherOperationInProgress")));
         let at_once = Trouble::Answered { status: 429, code: String::new(), said: Some(Duration::ZERO) };
         assert!(policy.again(1, Duration::ZERO, true, &at_once, 0.0).unwrap() >= Duration::from_millis(600));
+        let forbidden = answered(403, "AuthorizationFailed");
+        assert!(!again(true, &forbidden), "meant, unless the caller says otherwise");
+        let patient = RetryPolicy { settle: Duration::from_secs(60), ..RetryPolicy::default() };
+        let again = |made, waited, t| patient.again(made, Duration::from_secs(waited), false, t, 0.5);
+        assert!(again(30, 50, &forbidden).is_some(), "as often as fits");
+        assert!(again(2, 59, &forbidden).is_none(), "but not for ever");
+        assert!(again(1, 0, &answered(403, "Forbidden")).is_none());
+        let again = |r, t: &Trouble| policy.again(1, Duration::ZERO, r, t, 0.5).is_some();
         assert!(
             again(false, &Trouble::NeverSent) && again(true, &Trouble::Lost) && !again(false, &Trouble::Lost)
         );

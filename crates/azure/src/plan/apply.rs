@@ -156,8 +156,26 @@ pub(super) fn substitute(body: &mut Value, find: &mut dyn FnMut(&ResourceId, &st
     }
 }
 
+/// What happens while a plan is applied.
+#[derive(Debug)]
+pub enum Event<'a> {
+    Started(&'a Step),
+    /// Also of steps that were skipped and so never started.
+    Finished(&'a Step, &'a Result),
+}
+
 /// Does the steps of a plan, at most `parallel` at once. A failure stops what waits for it and nothing else.
 pub async fn apply<H: Hands>(plan: &Plan, hands: &H, parallel: usize) -> Report {
+    apply_watched(plan, hands, parallel, &|_| {}).await
+}
+
+/// The same, telling somebody what begins and ends.
+pub async fn apply_watched<H: Hands>(
+    plan: &Plan,
+    hands: &H,
+    parallel: usize,
+    tell: &(dyn Fn(Event<'_>) + Sync),
+) -> Report {
     let n = plan.steps.len();
     let mut results: Vec<Option<Result>> = (0..n).map(|_| None).collect();
     let mut resources: BTreeMap<ResourceId, Value> = BTreeMap::new();
@@ -173,13 +191,16 @@ pub async fn apply<H: Hands>(plan: &Plan, hands: &H, parallel: usize) -> Report 
             let waits = || step.after.iter().filter(|j| **j < i).copied();
             if let Some(j) = waits().find(|j| results[*j].as_ref().is_some_and(|r| !r.is_good())) {
                 started[i] = true;
-                results[i] = Some(Result::Skipped { because: plan.steps[j].id.clone() });
+                let skipped = Result::Skipped { because: plan.steps[j].id.clone() };
+                tell(Event::Finished(step, &skipped));
+                results[i] = Some(skipped);
                 continue;
             }
             if waits().any(|j| results[j].is_none()) {
                 continue;
             }
             started[i] = true;
+            tell(Event::Started(step));
             let mut body = match &step.action {
                 Action::Create { body } | Action::Change { body, .. } => Some(body.clone()),
                 Action::Keep | Action::Await | Action::Delete => None,
@@ -191,7 +212,9 @@ pub async fn apply<H: Hands>(plan: &Plan, hands: &H, parallel: usize) -> Report 
                     "UnresolvedReference",
                     "a value that it needs was not given by the step it comes from",
                 );
-                results[i] = Some(Result::Failed(Error::Operation { path, detail: Box::new(detail) }));
+                let failed = Result::Failed(Error::Operation { path, detail: Box::new(detail) });
+                tell(Event::Finished(step, &failed));
+                results[i] = Some(failed);
                 continue;
             }
             running.push(async move { (i, hands.perform(step, body).await) });
@@ -199,7 +222,11 @@ pub async fn apply<H: Hands>(plan: &Plan, hands: &H, parallel: usize) -> Report 
         match running.next().await {
             None if started.iter().all(|s| *s) => break,
             None => {}
-            Some((i, done)) => results[i] = Some(finish(&plan.steps[i], done, &mut resources)),
+            Some((i, done)) => {
+                let result = finish(&plan.steps[i], done, &mut resources);
+                tell(Event::Finished(&plan.steps[i], &result));
+                results[i] = Some(result);
+            }
         }
     }
     let ids = plan.steps.iter().map(|s| s.id.clone());

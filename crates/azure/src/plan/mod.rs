@@ -16,7 +16,7 @@ mod apply;
 mod diff;
 mod order;
 
-pub use apply::{Hands, Report, Result as StepResult, apply, observe};
+pub use apply::{Event, Hands, Report, Result as StepResult, apply, apply_watched, observe};
 pub use diff::Difference;
 
 use crate::ops::{ArmType, Row};
@@ -86,6 +86,9 @@ pub fn reference(id: &ResourceId, at: &str) -> Value {
 pub struct Goal {
     pub present: Vec<Desired>,
     pub absent: Vec<(ResourceId, Option<ApiVersion>)>,
+    /// Deletes that wait for others though no body shows why: `(first, later)`. Groups refer to each other by what is
+    /// in them.
+    pub deletes: Vec<(ResourceId, ResourceId)>,
 }
 
 impl Goal {
@@ -222,7 +225,7 @@ pub fn plan(goal: &Goal, observed: &Observed) -> Result<Plan, PlanError> {
     }
     let absent: Vec<&ResourceId> = goal.absent.iter().map(|(id, _)| id).collect();
     order::contradictions(&steps, &needs, &absent)?;
-    order::sort(steps, &needs, observed)
+    order::sort(steps, &needs, &goal.deletes, observed)
 }
 
 /// Puts values that are known already in place of references to them.

@@ -118,8 +118,19 @@ impl Graph<'_> {
 }
 
 /// Finds all waits, and puts the steps into an order that keeps them.
-pub fn sort(steps: Vec<Step>, needs: &[Needs], observed: &Observed) -> Result<Plan, PlanError> {
+pub fn sort(
+    steps: Vec<Step>,
+    needs: &[Needs],
+    deletes: &[(ResourceId, ResourceId)],
+    observed: &Observed,
+) -> Result<Plan, PlanError> {
     let mut g = Graph { steps: &steps, edges: BTreeSet::new() };
+    let deleted = |id: &ResourceId| steps.iter().position(|s| s.id == *id && s.action == Action::Delete);
+    for (first, later) in deletes {
+        if let (Some(first), Some(later)) = (deleted(first), deleted(later)) {
+            g.add(first, later);
+        }
+    }
     for (i, step) in steps.iter().enumerate() {
         if g.deletes(i) {
             // What is inside, and what refers to it today, goes first (or changes first).

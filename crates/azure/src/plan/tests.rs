@@ -224,10 +224,8 @@ fn deletes_go_backwards() {
         json!([{"id": net("virtualNetworks", "v/subnets/a")}]);
     world.get_mut(&net("publicIPAddresses", "p")).unwrap()["properties"]["natGateway"] =
         json!({"id": net("natGateways", "gw")});
-    let gone = Goal {
-        present: Vec::new(),
-        absent: goal.present.iter().rev().map(|d| (d.id.clone(), None)).collect(),
-    };
+    let gone =
+        Goal { absent: goal.present.iter().rev().map(|d| (d.id.clone(), None)).collect(), ..Goal::default() };
     let p = plan(&gone, &world).unwrap();
     assert_eq!(p.steps.len(), goal.present.len());
     assert_eq!(p.steps.last().unwrap().id, id("g"));

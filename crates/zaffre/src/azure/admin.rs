@@ -2,7 +2,8 @@
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http::Method;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::time::Duration;
@@ -29,8 +30,23 @@ impl Admin {
         Ok(Admin { host, port: url.port_or_known_default().unwrap_or(80) })
     }
 
+    /// Asks for a list.
     pub async fn get(&self, what: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
-        let asked = tokio::time::timeout(PATIENCE, self.ask(what, query)).await;
+        let value = self.send(Method::GET, what, query, None).await?;
+        if !value["value"].is_array() {
+            bail!("{} does not answer as the admin API of a simulator does", self.authority());
+        }
+        Ok(value)
+    }
+
+    pub async fn send(
+        &self,
+        method: Method,
+        what: &str,
+        query: &[(&str, String)],
+        body: Option<Bytes>,
+    ) -> anyhow::Result<Value> {
+        let asked = tokio::time::timeout(PATIENCE, self.ask(method, what, query, body)).await;
         asked.with_context(|| format!("the simulator at {} did not answer in time", self.authority()))?
     }
 
@@ -41,7 +57,13 @@ impl Admin {
         }
     }
 
-    async fn ask(&self, what: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
+    async fn ask(
+        &self,
+        method: Method,
+        what: &str,
+        query: &[(&str, String)],
+        body: Option<Bytes>,
+    ) -> anyhow::Result<Value> {
         let authority = self.authority();
         let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.with_context(|| {
             format!(
@@ -54,8 +76,12 @@ impl Admin {
             hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.with_context(wrong)?;
         let driver = tokio::spawn(connection);
         let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
-        let request = http::Request::get(format!("/{what}?{query}")).header("host", &authority);
-        let response = send.send_request(request.body(Empty::<Bytes>::new())?).await.with_context(wrong)?;
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("/{what}?{query}"))
+            .header("host", &authority);
+        let request = request.body(Full::new(body.unwrap_or_default()))?;
+        let response = send.send_request(request).await.with_context(wrong)?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
         let body = body.map_err(|e| anyhow::anyhow!("{e}")).with_context(wrong)?.to_bytes();
@@ -64,9 +90,6 @@ impl Admin {
         if !status.is_success() {
             let why = value["error"].as_str().unwrap_or("it does not say why");
             bail!("{authority} refused /{what} ({status}): {why}");
-        }
-        if !value["value"].is_array() {
-            bail!(wrong());
         }
         Ok(value)
     }

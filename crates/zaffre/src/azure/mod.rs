@@ -1,7 +1,10 @@
 //! `zaffre azure`: what a running simulator has to tell.
 
 mod admin;
+mod clock;
+mod faults;
 pub mod report;
+mod top;
 
 use crate::cli::Format;
 use crate::cli::azure::{AzureArgs, AzureWhat, JournalArgs};
@@ -44,6 +47,12 @@ pub async fn run(args: AzureArgs) -> anyhow::Result<()> {
             }
             Ok(())
         }
+        AzureWhat::Faults(what) => faults::run(&admin, what, args.output).await,
+        AzureWhat::Clock { what } => clock::run(&admin, what, args.output).await,
+        AzureWhat::Top { once, every } => tokio::select! {
+            result = top::run(&admin, once, every, args.output) => result,
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        },
         AzureWhat::LeastPrivilege => {
             let found = admin.get("least-privilege", &[]).await?;
             match args.output {

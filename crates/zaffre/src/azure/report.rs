@@ -39,13 +39,17 @@ pub fn journal(page: &Value, head: bool) {
                 (None, true) => "allowed",
                 (None, false) => "-",
             };
+            let decision = match e["fault"].as_str() {
+                Some(fault) => format!("{decision} (fault: {fault})"),
+                None => decision.to_owned(),
+            };
             vec![
                 clock(text(e, "at")),
                 who(page, &e["principal"]).to_owned(),
                 text(e, "method").to_owned(),
                 e["status"].to_string(),
                 format!("{:.1} ms", e["micros"].as_f64().unwrap_or(0.0) / 1e3),
-                decision.to_owned(),
+                decision,
                 text(e, "action").to_owned(),
                 short(text(e, "path")).to_owned(),
             ]

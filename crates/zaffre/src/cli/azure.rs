@@ -29,6 +29,9 @@ pub struct ServeArgs {
     /// How long operations take
     #[arg(long, value_enum, default_value_t = Pace::Fast)]
     pub profile: Pace,
+    /// How many times as fast as the machine's the simulator's clock runs; 0 stands still until it is moved
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    pub clock_scale: f64,
     /// Ids, secrets and addresses follow from this number: the same one gives the same world
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -60,8 +63,10 @@ pub enum Pace {
     Instant,
     /// A fiftieth of what they take in Azure
     Fast,
-    /// What they take in Azure, as measured
+    /// What they take in Azure, as measured; rights and principals arrive late, as they do there
     Real,
+    /// As fast as `fast`, with faults, budgets and lags: see `zaffre azure faults`
+    BadDay,
 }
 
 /// A resource provider outside the simulator.
@@ -115,6 +120,24 @@ pub enum AzureWhat {
     },
     /// Which rights each principal used, and which it was given and never used
     LeastPrivilege,
+    /// What goes wrong, on purpose: rules that make requests fail
+    #[command(subcommand)]
+    Faults(FaultsWhat),
+    /// The simulator's clock: how it runs, and moving it ahead
+    Clock {
+        #[command(subcommand)]
+        what: Option<ClockWhat>,
+    },
+    /// A live view: requests, throttles, operations under way, faults that fired
+    #[command(after_help = "In a script or a test:\n  zaffre azure top --once -o json")]
+    Top {
+        /// Print once and end; without a terminal it always does
+        #[arg(long)]
+        once: bool,
+        /// Seconds between two looks
+        #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        every: u64,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -128,4 +151,151 @@ pub struct JournalArgs {
     /// Only the newest N calls; 0 for all that are kept
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u32,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FaultsWhat {
+    /// Make requests go wrong from now on
+    #[command(after_help = "Texts are patterns: `*` stands for anything.\n\nExamples:\n  \
+        zaffre azure faults add --method PUT --type 'Microsoft.Network/*' --nth 1 --each id --drop after\n  \
+        zaffre azure faults add --host arm --probability 0.1 --status 503 --html\n  \
+        zaffre azure faults add --type Microsoft.Compute/virtualMachines --zone 1 --fail-late ZonalAllocationFailed\n  \
+        zaffre azure faults add --principal my-operator --every 20 --expire-token")]
+    Add(Box<FaultArgs>),
+    /// The rules in force, with how often each met a request and fired
+    List,
+    /// Take a rule away
+    Remove { name: String },
+    /// Take all rules away
+    Clear,
+    /// Add the rules of a preset or of a JSON file
+    #[command(
+        after_help = "Examples:\n  zaffre azure faults load bad-day\n  zaffre azure faults load ./my-faults.json"
+    )]
+    Load {
+        /// The name of a preset (`zaffre azure faults presets`), or the path of a file
+        #[arg(value_name = "PRESET|FILE")]
+        what: String,
+    },
+    /// Troubles with names: what was seen in real Azure, and whole bad days
+    Presets,
+}
+
+#[derive(Debug, Args)]
+pub struct FaultArgs {
+    /// What to call the rule; made up if not given
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Requests to this service (arm, login, graph…) or host
+    #[arg(long, help_heading = "Which requests")]
+    pub host: Option<String>,
+    /// With this method
+    #[arg(long, help_heading = "Which requests")]
+    pub method: Option<String>,
+    /// About this type
+    #[arg(long = "type", value_name = "TYPE", help_heading = "Which requests")]
+    pub kind: Option<String>,
+    /// With this path
+    #[arg(long, value_name = "PATTERN", help_heading = "Which requests")]
+    pub id: Option<String>,
+    /// Of this principal: name, object id or client id
+    #[arg(long, value_name = "WHO", help_heading = "Which requests")]
+    pub principal: Option<String>,
+    /// That need this right
+    #[arg(long, help_heading = "Which requests")]
+    pub action: Option<String>,
+    /// That want something in this zone
+    #[arg(long, help_heading = "Which requests")]
+    pub zone: Option<String>,
+    /// Only the Nth of them
+    #[arg(long, value_name = "N", help_heading = "Which requests", conflicts_with = "every")]
+    pub nth: Option<u64>,
+    /// Only every Nth of them
+    #[arg(long, value_name = "N", help_heading = "Which requests")]
+    pub every: Option<u64>,
+    /// Only this part of them, up to 1; drawn by the seed
+    #[arg(long, value_name = "P", help_heading = "Which requests")]
+    pub probability: Option<f64>,
+    /// At most so often
+    #[arg(long, value_name = "N", help_heading = "Which requests")]
+    pub times: Option<u64>,
+    /// What --nth, --every and --times count: all requests of the rule, or those of each method and path
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Counted::Rule, help_heading = "Which requests")]
+    pub each: Counted,
+    #[command(flatten)]
+    pub then: FaultThen,
+    /// The error's code, with --status
+    #[arg(long, requires = "status", help_heading = "What happens")]
+    pub code: Option<String>,
+    /// The error's message, with --status, --fail-late or --partial
+    #[arg(long, help_heading = "What happens")]
+    pub message: Option<String>,
+    /// A page in place of JSON, with --status
+    #[arg(long, requires = "status", help_heading = "What happens")]
+    pub html: bool,
+    /// Seconds to wait, with --status
+    #[arg(long, value_name = "SECONDS", requires = "status", help_heading = "What happens")]
+    pub retry_after: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct FaultThen {
+    /// Answer with this error
+    #[arg(long, value_name = "400-599", help_heading = "What happens")]
+    pub status: Option<u16>,
+    /// Answer 429, to be asked again after so many seconds
+    #[arg(long, value_name = "SECONDS", help_heading = "What happens")]
+    pub throttle: Option<u32>,
+    /// Break the connection, before or after it is done
+    #[arg(long, value_enum, value_name = "WHEN", help_heading = "What happens")]
+    pub drop: Option<Moment>,
+    /// Wait so many milliseconds first
+    #[arg(long, value_name = "MS", help_heading = "What happens")]
+    pub delay: Option<u64>,
+    /// Accept, and fail with this code at the end of the operation
+    #[arg(long, value_name = "CODE", help_heading = "What happens")]
+    pub fail_late: Option<String>,
+    /// Do it, in part, and answer with this code
+    #[arg(long, value_name = "CODE", help_heading = "What happens")]
+    pub partial: Option<String>,
+    /// Show the state so many writes ago
+    #[arg(long, value_name = "WRITES", help_heading = "What happens")]
+    pub stale: Option<u64>,
+    /// Refuse the token from now on
+    #[arg(long, help_heading = "What happens")]
+    pub expire_token: bool,
+    /// Sign with a new key from now on, and refuse what the old one signed
+    #[arg(long, help_heading = "What happens")]
+    pub rotate_keys: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Counted {
+    Rule,
+    Id,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Moment {
+    Before,
+    After,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClockWhat {
+    /// What it shows, how it runs, and when the next thing happens by itself
+    Show,
+    /// Move it ahead; tokens that exist lose the same time
+    Advance {
+        #[arg(value_name = "SECONDS")]
+        seconds: u32,
+    },
+    /// Run so many times as fast as the machine's; 1 is its pace, 0 stands still
+    Scale {
+        #[arg(value_name = "N")]
+        scale: f64,
+    },
+    /// Move it to the next thing that happens by itself
+    Next,
 }

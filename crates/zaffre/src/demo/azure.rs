@@ -1,59 +1,152 @@
 //! The Azure half of the demo: a simulator in this process, reached over TLS by the client that also reaches Azure.
-//! A network, an identity and its role are planned and made; the journal tells what that took.
+//! The prerequisites of a cluster are planned, made, used by a pod's token, and taken away.
 
 use super::Report;
 use crate::azure::report;
 use anyhow::{Context, bail};
 use arm::ResourceId;
-use azure::credential::{self, Entra};
-use azure::plan::{self, Desired, Goal, Plan, reference};
-use azure::{Client, ClientOptions, Cloud, Credential, Env, Http, HttpOptions, Timing};
-use azure_sim::{AzureSim, Config};
-use serde_json::json;
+use azure::credential::{self, Confidential, Entra, Proof};
+use azure::plan::plan;
+use azure::{Call, Client, ClientOptions, Cloud, Credential, Env, Http, HttpOptions, Timing};
+use azure_sim::{AzureSim, Config, Profile};
+use landing_zone::destroy::{self, Destroy};
+use landing_zone::iam::Iam;
+use landing_zone::identities::{Identities, subject};
+use landing_zone::infra::Infra;
+use landing_zone::roles::Assign;
+use landing_zone::run::{self, Options, Outcome, Progress};
+use landing_zone::{Cluster, MadeBy, picture, survey, times};
+use std::collections::BTreeMap;
 
-/// The built-in role Reader, and the name of its assignment here.
-const READER: &str = "acdd72a7-3385-48ef-bd42-f606fba81ae7";
-const ASSIGNMENT: &str = "5e1f5f0e-9d3c-4c58-8c55-0c0ffee0d3a0";
-/// At most this many steps of a plan at once.
-const PARALLEL: usize = 4;
+/// What the simulator begins with.
+const DOMAIN: &str = "example.zaffre.test";
+const DNS_GROUP: &str = "zaffre-dns";
+const PLACE: &str = "westeurope";
+
+fn quiet(_: Progress<'_>) {}
 
 pub async fn work(r: &mut Report) -> anyhow::Result<()> {
-    let sim = AzureSim::start(Config::local(1)).await?;
+    let issuer = super::issuer::Issuer::start().await?;
+    let config = Config { profile: Profile::Fast, trust: vec![issuer.ca.clone()], ..Config::local(1) };
+    let sim = AzureSim::start(config).await?;
     r.step("Azure ready (simulated)", &sim.arm_url());
-    let client = client(&sim).await?;
-    let subscription = sim.creds().subscription_id;
-    let group = ResourceId::parse(&format!("/subscriptions/{subscription}/resourceGroups/demo"))?;
+    let (client, http) = client(&sim).await?;
+    let subscription = ResourceId::subscription_scope(&sim.creds().subscription_id)?;
+    let cluster = Cluster::new("demo", "demo-x2b4c")?;
+    let iam = Iam {
+        cluster: cluster.clone(),
+        subscription: subscription.clone(),
+        group: "demo-identities".to_owned(),
+        location: PLACE.to_owned(),
+        issuer: issuer.url.clone(),
+        kms: false,
+        adopt: false,
+    };
+    let seen = survey::iam(&client, &iam, &|_, _, _| {}).await?;
+    let first = picture::Counts::of(&plan(&seen.goal, &seen.observed)?);
+    let (made, ids) = run::create_iam(&client, &iam, Options::default(), &quiet).await?;
+    good(&made)?;
+    let ids = ids.context("the identities have no client ids")?;
+    r.step("identities of a cluster: planned, made", &format!("{} resources", first.create));
 
-    let goal = goal(&group, &subscription)?;
-    let planned = look(&client, &goal).await?;
-    r.step("planned, nothing done yet", &format!("{} resources to create", planned.steps.len()));
-    apply(&client, &planned).await?;
-    r.step("created, each after what it needs", "group, network, identity, role assignment");
-    let again = look(&client, &goal).await?;
-    if !again.is_empty() {
-        bail!("what was just made is not as wanted:\n{again}");
+    let infra = Infra {
+        cluster: cluster.clone(),
+        subscription: subscription.clone(),
+        location: PLACE.to_owned(),
+        base_domain: DOMAIN.to_owned(),
+        group: None,
+        tags: BTreeMap::new(),
+        vnet: None,
+        subnet: None,
+        security_group: None,
+        identities: Identities::Workload(ids.clone()),
+        assign: Some(Assign { custom: false, dns_group: DNS_GROUP.to_owned(), image_registry: true }),
+        private: false,
+        nat_subnet: None,
+        adopt: false,
+    };
+    let (seen, _) = survey::infra(&client, &infra, &|_, _, _| {}).await?;
+    let steps = plan(&seen.goal, &seen.observed)?;
+    let (at_once, each) = (times::expected(&steps), times::one_by_one(&steps));
+    let detail = format!(
+        "{} to create; in Azure about {}, {} one by one",
+        steps.steps.len(),
+        times::words(at_once),
+        times::words(each)
+    );
+    r.step("infrastructure planned, nothing done yet", &detail);
+    good(&run::create_infra(&client, &infra, Options::default(), &quiet).await?.0)?;
+    r.step("created, each after what it needs", "groups, network, DNS, load balancer, roles");
+    let (again, _) = run::create_infra(&client, &infra, Options::default(), &quiet).await?;
+    if !again.plan.is_empty() {
+        bail!("what was just made is not as wanted:\n{}", again.plan);
     }
-    r.step("planned again", "nothing to change");
+    r.step("run again", "nothing to change");
+    exchange(r, &sim, &http, &client, &infra, &issuer, &ids.network.client_id).await?;
 
     let journal = sim.world().journal_page(0, 8, None);
     let calls = sim.world().journal().len();
-    r.step("journal of Resource Manager", &format!("{calls} calls, the last {}:", 8.min(calls)));
+    r.step("journal of Azure", &format!("{calls} calls, the last {}:", 8.min(calls)));
     if r.text {
         report::journal(&journal, true);
     }
-    let gone = look(&client, &Goal::default().absent(group)).await?;
-    apply(&client, &gone).await?;
-    let left = sim.world().leaks();
-    if left["value"].as_array().is_none_or(|v| !v.is_empty()) {
-        bail!("resources were left over: {left}");
+    for by in [MadeBy::Infra, MadeBy::Iam] {
+        let (cluster, subscription) = (cluster.clone(), subscription.clone());
+        let d = Destroy { cluster, subscription, by, group: None, preserve: false };
+        good(&destroy::destroy(&client, &d, Options::default(), &quiet).await?)?;
     }
-    r.step("group deleted, with all that was in it", "nothing is left over");
+    let left = sim.world().leaks();
+    let left = left["value"].as_array().context("the leak report has no list")?;
+    if !left.is_empty() {
+        bail!("resources were left over: {left:?}");
+    }
+    r.step("destroyed, by name and infra id", "0 resources left");
     sim.stop();
     Ok(())
 }
 
+/// A pod's token becomes one of Entra ID, with which its identity does what it may, and not what it may not.
+async fn exchange(
+    r: &mut Report,
+    sim: &AzureSim,
+    http: &Http,
+    client: &Client,
+    infra: &Infra,
+    issuer: &super::issuer::Issuer,
+    client_id: &str,
+) -> anyhow::Result<()> {
+    let account = "cloud-network-config-controller";
+    let who = subject("openshift-cloud-network-config-controller", account);
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), issuer.token(&who, sim.world().now().as_second())?)?;
+    let (cloud, timing) = (client.cloud().clone(), Timing::system());
+    let entra = Entra { http: http.clone(), login: cloud.login.clone(), timing: timing.clone() };
+    let proof = Proof::FederatedFile(file.path().to_owned());
+    let source = Confidential::new(entra, &sim.creds().tenant_id, client_id, proof);
+    let pod = Client::new(cloud, http.clone(), Credential::new(source, timing), ClientOptions::default());
+    let at = infra.layout()?;
+    let ask = |id: &ResourceId| pod.send(Call::get(format!("{id}?api-version=2024-05-01")));
+    ask(&at.vnet).await.context("the network's identity may not read the network")?;
+    match ask(&at.load_balancer).await {
+        Err(e) if e.status() == Some(403) => {}
+        other => bail!("the network's identity was not refused the load balancer: {other:?}"),
+    }
+    r.step("a service account's token exchanged", "reads the network; the load balancer: 403");
+    Ok(())
+}
+
+fn good(outcome: &Outcome) -> anyhow::Result<()> {
+    if let Some((id, e)) = outcome.report.failures().next() {
+        bail!("{id}: {e}");
+    }
+    if !outcome.is_good() {
+        bail!("not everything was done");
+    }
+    Ok(())
+}
+
 /// As any program finds its Azure: by the environment. Only the authority is handed over without a file.
-async fn client(sim: &AzureSim) -> anyhow::Result<Client> {
+async fn client(sim: &AzureSim) -> anyhow::Result<(Client, Http)> {
     let env = Env::parse(&sim.env());
     let options = HttpOptions { extra_roots: vec![sim.ca_pem().to_owned()], ..HttpOptions::from_env(&env) };
     let http = Http::new(&options)?;
@@ -61,47 +154,6 @@ async fn client(sim: &AzureSim) -> anyhow::Result<Client> {
     let timing = Timing::system();
     let entra = Entra { http: http.clone(), login: cloud.login.clone(), timing: timing.clone() };
     let found = credential::from_env(&env, entra).await?;
-    Ok(Client::new(cloud, http, Credential::new(found.source, timing), ClientOptions::default()))
-}
-
-fn goal(group: &ResourceId, subscription: &str) -> anyhow::Result<Goal> {
-    let place = "westeurope";
-    let vnet = group.provider("Microsoft.Network", "virtualNetworks", "net")?;
-    let identity = group.provider("Microsoft.ManagedIdentity", "userAssignedIdentities", "robot")?;
-    let assignment = ResourceId::parse(&format!(
-        "{group}/providers/Microsoft.Authorization/roleAssignments/{ASSIGNMENT}"
-    ))?;
-    let role =
-        format!("/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions/{READER}");
-    let network = json!({"location": place, "properties": {
-        "addressSpace": {"addressPrefixes": ["10.0.0.0/16"]},
-        "subnets": [{"name": "nodes", "properties": {"addressPrefix": "10.0.0.0/24"}}]}});
-    let may = json!({"properties": {"roleDefinitionId": role, "principalType": "ServicePrincipal",
-        "principalId": reference(&identity, "/properties/principalId")}});
-    Ok(Goal::default()
-        .present(Desired::new(group.clone(), json!({"location": place})))
-        .present(Desired::new(vnet, network))
-        .present(Desired::new(identity, json!({"location": place})))
-        .present(Desired::new(assignment, may)))
-}
-
-async fn look(client: &Client, goal: &Goal) -> anyhow::Result<Plan> {
-    match plan::observe(client, goal, PARALLEL).await {
-        Ok(observed) => Ok(plan::plan(goal, &observed)?),
-        Err(failed) => {
-            let (id, e) = failed.into_iter().next().context("looking failed without a reason")?;
-            Err(anyhow::Error::new(e).context(format!("cannot look at {id}")))
-        }
-    }
-}
-
-async fn apply(client: &Client, planned: &Plan) -> anyhow::Result<()> {
-    let done = plan::apply(planned, client, PARALLEL).await;
-    if let Some((id, e)) = done.failures().next() {
-        bail!("{id}: {e}");
-    }
-    if !done.is_good() {
-        bail!("not everything was done");
-    }
-    Ok(())
+    let credential = Credential::new(found.source, timing);
+    Ok((Client::new(cloud, http.clone(), credential, ClientOptions::default()), http))
 }

@@ -1,8 +1,9 @@
 //! `zaffre demo`: the main job on embedded defaults. For now that is two worlds: Kubernetes (a cluster in memory, a
 //! custom resource, objects created, patched and watched; then workloads that roll and serve, and many clusters), and
-//! Azure (a network, an identity and its role, planned and made by our client).
+//! Azure (what a cluster needs there: planned, made, used by a service account's token, taken away).
 
 mod azure;
+mod issuer;
 mod living;
 
 use crate::cli::{DemoArgs, Format};

@@ -60,6 +60,7 @@ fn config(args: &ServeArgs, system_roots: Option<&str>) -> anyhow::Result<Config
         Pace::Instant => Profile::Instant,
         Pace::Fast => Profile::Fast,
         Pace::Real => Profile::Real,
+        Pace::BadDay => Profile::BadDay,
     };
     Ok(Config {
         listen: args.listen,
@@ -70,6 +71,7 @@ fn config(args: &ServeArgs, system_roots: Option<&str>) -> anyhow::Result<Config
         trust,
         data_dir: (!args.in_memory).then(|| args.data_dir.clone()),
         proxied,
+        scale: args.clock_scale,
         ..Config::local(args.seed)
     })
 }
@@ -91,6 +93,7 @@ fn explained(e: StartError, args: &ServeArgs) -> anyhow::Error {
             "cannot serve from {}: choose another directory with --data-dir, or none with --in-memory",
             args.data_dir.display()
         ),
+        StartError::Scale(_) => format!("--clock-scale {} cannot be kept", args.clock_scale),
         _ => "the Azure simulator cannot start".to_owned(),
     };
     anyhow::Error::new(e).context(advice)

@@ -14,7 +14,10 @@ use testkit::Server;
 /// A simulator with its environment in `dir/env`, and that environment.
 pub fn serve_azure(dir: &Path, flags: &[&str]) -> (Server, Vec<(String, String)>) {
     let mut c = zaffre();
-    c.current_dir(dir).args(["serve", "azure", "--profile", "instant", "--env-out", "env"]).args(flags);
+    c.current_dir(dir).args(["serve", "azure", "--env-out", "env"]).args(flags);
+    if !flags.contains(&"--profile") {
+        c.args(["--profile", "instant"]);
+    }
     let server = Server::spawn(c).unwrap();
     let text = std::fs::read_to_string(dir.join("env")).unwrap();
     let pair = |l: &str| {
@@ -24,12 +27,12 @@ pub fn serve_azure(dir: &Path, flags: &[&str]) -> (Server, Vec<(String, String)>
     (server, text.lines().map(pair).collect())
 }
 
-fn get<'a>(env: &'a [(String, String)], name: &str) -> &'a str {
+pub fn get<'a>(env: &'a [(String, String)], name: &str) -> &'a str {
     &env.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name} is not in the environment")).1
 }
 
 /// Our client, as the environment leads it.
-async fn client(env: &[(String, String)]) -> Client {
+pub async fn client(env: &[(String, String)]) -> Client {
     let env = Env::new(env.iter().cloned());
     let http = Http::new(&HttpOptions::from_env(&env)).unwrap();
     let cloud = Cloud::from_env(&http, &env).await.unwrap();
@@ -49,11 +52,11 @@ async fn make_group(env: &[(String, String)], name: &str) {
     assert_eq!(client(env).await.send(call).await.unwrap().status, 201);
 }
 
-fn ask(env: &[(String, String)], args: &[&str]) -> Output {
+pub fn ask(env: &[(String, String)], args: &[&str]) -> Output {
     zaffre().arg("azure").args(args).envs(env.iter().cloned()).output().unwrap()
 }
 
-fn text(out: &Output) -> (String, String) {
+pub fn text(out: &Output) -> (String, String) {
     (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned())
 }
 

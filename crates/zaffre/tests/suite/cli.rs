@@ -22,9 +22,22 @@ fn help_teaches() {
     testkit::golden!("help-serve-kube.txt", &run(&["help", "serve", "kube"]));
     testkit::golden!("help-demo.txt", &run(&["help", "demo"]));
     testkit::golden!("help-serve-azure.txt", &run(&["help", "serve", "azure"]));
+    for what in ["create iam", "create infra", "destroy iam", "destroy infra"] {
+        let args: Vec<&str> = std::iter::once("help").chain(what.split(' ')).chain(["azure"]).collect();
+        let name = format!("help-{}-azure.txt", what.replace(' ', "-"));
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        testkit::golden::check(&path, &run(&args), testkit::Mode::from_env())
+            .unwrap_or_else(|e| panic!("{e}"));
+    }
+    testkit::golden!("help-doctor-azure.txt", &run(&["help", "doctor", "azure"]));
+    testkit::golden!("help-plan.txt", &run(&["help", "plan"]));
     testkit::golden!("help-azure.txt", &run(&["help", "azure"]));
     testkit::golden!("help-azure-journal.txt", &run(&["help", "azure", "journal"]));
     testkit::golden!("help-azure-leaks.txt", &run(&["help", "azure", "leaks"]));
+    testkit::golden!("help-azure-faults.txt", &run(&["help", "azure", "faults"]));
+    testkit::golden!("help-azure-faults-add.txt", &run(&["help", "azure", "faults", "add"]));
+    testkit::golden!("help-azure-clock.txt", &run(&["help", "azure", "clock"]));
+    testkit::golden!("help-azure-top.txt", &run(&["help", "azure", "top"]));
 }
 
 #[test]
@@ -46,7 +59,7 @@ fn the_demo_shows_every_step() {
     let v: serde_json::Value = serde_json::from_str(&run(&["demo", "-o", "json"])).unwrap();
     let steps: Vec<&str> =
         v["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
-    assert_eq!(steps.len(), 22, "{steps:?}");
+    assert_eq!(steps.len(), 24, "{steps:?}");
     assert_eq!(steps.last(), Some(&"stopped"));
 }
 

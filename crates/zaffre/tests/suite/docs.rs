@@ -184,3 +184,13 @@ fn the_page_on_the_azure_simulator() {
     }
     reader.stop();
 }
+
+#[test]
+fn the_page_on_azure_prerequisites() {
+    // Everything on it is ours; `az` is only mentioned.
+    let mut reader = Reader::new(&[]);
+    for command in page("docs/azure-prerequisites.md").iter().flatten() {
+        reader.type_in(command);
+    }
+    reader.stop();
+}

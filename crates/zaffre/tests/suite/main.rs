@@ -4,6 +4,7 @@
 
 mod azure;
 mod azure_clients;
+mod azure_trouble;
 mod cli;
 mod differential;
 mod docs;
@@ -13,6 +14,7 @@ mod kube_rs;
 mod kubectl;
 mod living;
 mod oidc;
+mod prereqs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

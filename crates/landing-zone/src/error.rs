@@ -1,0 +1,126 @@
+//! What goes wrong, and what to do about it.
+
+use arm::ResourceId;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "{what} is '{value}': use up to 54 lower-case letters, digits and dashes, beginning and ending with a letter or digit"
+    )]
+    Name { what: &'static str, value: String },
+    #[error("{flag} is '{value}', which is not the id of a {kind}: it looks like {example}")]
+    Id { flag: &'static str, value: String, kind: &'static str, example: &'static str },
+    #[error("--vnet-id is given without --subnet-id: name the subnet of that network for the nodes, too")]
+    SubnetMissing,
+    #[error("--subnet-id {subnet} is not in --vnet-id {vnet}: give a subnet of that network")]
+    SubnetElsewhere { subnet: ResourceId, vnet: ResourceId },
+    #[error("{flag} needs {needs}: give both or neither")]
+    Needs { flag: &'static str, needs: &'static str },
+    #[error("--base-domain is '{0}', which is not a DNS name")]
+    Domain(String),
+    #[error("--oidc-issuer-url is '{0}': use an https:// URL without query")]
+    Issuer(String),
+    #[error("--resource-group-tags: {0}")]
+    Tags(#[source] arm::TagsError),
+    #[error(transparent)]
+    ArmId(#[from] arm::IdError),
+    #[error(transparent)]
+    Plan(#[from] azure::plan::PlanError),
+    #[error("cannot read {what}")]
+    Read { what: String, source: Box<azure::Error> },
+    #[error("cannot look at {} of the resources", .0.len())]
+    Look(Vec<(ResourceId, azure::Error)>),
+    #[error(
+        "there is no public DNS zone '{domain}' in subscription {subscription}: make it (az network dns zone create -g GROUP -n {domain}) and delegate it, or give another --base-domain"
+    )]
+    NoZone { domain: String, subscription: String },
+    #[error(
+        "resource group {0} does not exist: make it (az group create) or leave --resource-group-name away"
+    )]
+    NoGroup(String),
+    #[error("{flag} {id} does not exist: create it first, or leave the flag away to have one made")]
+    NotThere { flag: &'static str, id: ResourceId },
+    #[error(
+        "no service principal has client id {0}, which the identities file names: is the file of this tenant?"
+    )]
+    NoPrincipal(String),
+    #[error(
+        "there is no role named '{0}' in the subscription: make it, or leave --assign-custom-hcp-roles away (Contributor is then given)"
+    )]
+    NoRole(&'static str),
+    #[error(
+        "{} exist(s) already and do(es) not carry the mark of this cluster (tag {}): choose another --infra-id, delete it, or take it over with --adopt",
+        list(.0), crate::names::TAG_INFRA
+    )]
+    Clash(Vec<ResourceId>),
+    #[error("{} right(s) are missing; nothing was changed", .0.len())]
+    Rights(Vec<crate::rights::Missing>),
+    #[error("the result lacks {0}: run the command again")]
+    Incomplete(String),
+    #[error("resource group {0} is still being deleted after {1} s: run the command again later")]
+    Deleting(ResourceId, u64),
+}
+
+fn list(ids: &[ResourceId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Plain words for a failure: why, and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    pub cause: &'static str,
+    pub next: String,
+}
+
+/// The codes that people meet, in their words. `id` is what failed; `again` is the command that goes on.
+pub fn advice(id: &ResourceId, e: &azure::Error, again: &str) -> Advice {
+    let subscription = id.subscription().unwrap_or("SUBSCRIPTION");
+    let region = || format!("az vm list-usage --location LOCATION --subscription {subscription} -o table");
+    let code = |c: &str| e.has_code(c);
+    let (cause, next) = if code("AuthorizationFailed") || code("LinkedAuthorizationFailed") {
+        ("the account may not do this", "zaffre doctor azure".to_owned())
+    } else if code("PrincipalNotFound") {
+        ("the identity is not known to the directory yet", again.to_owned())
+    } else if code("RoleAssignmentLimitExceeded") {
+        (
+            "the subscription has as many role assignments as it may",
+            format!(
+                "az role assignment list --all --subscription {subscription}, delete what is not needed, then {again}"
+            ),
+        )
+    } else if code("ScopeLocked") {
+        (
+            "somebody put a lock on it",
+            format!("az lock list --resource-group {}", id.group().unwrap_or_default()),
+        )
+    } else if code("RequestDisallowedByPolicy") {
+        (
+            "a policy of the subscription forbids it",
+            "az policy assignment list --disable-scope-strict-match".to_owned(),
+        )
+    } else if code("MissingSubscriptionRegistration") || matches!(e, azure::Error::Registration { .. }) {
+        let ns = id.namespace().unwrap_or_default();
+        ("the provider is not registered", format!("az provider register --wait -n {ns}"))
+    } else if code("PublicIPCountLimitReached") || code("QuotaExceeded") || code("OperationNotAllowed") {
+        ("the quota of the region is used up", region())
+    } else if code("InvalidResourceGroupLocation") {
+        ("the group exists in another region", "give the group's own --location".to_owned())
+    } else if code("ResourceGroupBeingDeleted") {
+        ("the group is still being deleted by an earlier run", again.to_owned())
+    } else if code("AnotherOperationInProgress") || code("RetryableError") {
+        ("somebody else is changing the same resource", again.to_owned())
+    } else if code("NetcfgSubnetRangesOverlap") || code("NetcfgInvalidSubnet") {
+        ("the addresses are taken in that network", "give a free --subnet-id".to_owned())
+    } else if e.is_precondition() {
+        ("somebody changed it while this ran", again.to_owned())
+    } else if e.status() == Some(429) {
+        ("Azure limits the number of calls", format!("wait some minutes, then {again}"))
+    } else if e.is_transient() {
+        ("Azure was not able to answer", again.to_owned())
+    } else if matches!(e, azure::Error::Operation { .. }) {
+        ("Azure began and could not finish", again.to_owned())
+    } else {
+        ("Azure refused it", again.to_owned())
+    };
+    Advice { cause, next }
+}

@@ -1,0 +1,158 @@
+//! Plans and output files of the usual configurations, as committed files.
+
+use crate::support::{ISSUER, World, world};
+use arm::ResourceId;
+use azure::ArmType;
+use azure::ops::{ResourceGroups, SecurityGroups, VirtualNetworks};
+use azure::plan::plan;
+use landing_zone::identities::{
+    ControlPlaneIdentities, DataPlaneIdentities, Identities, IdentitiesVault, ManagedIdentity,
+};
+use landing_zone::infra::Infra;
+use landing_zone::picture::Picture;
+use landing_zone::{output, survey};
+use serde_json::json;
+
+/// The plan as it would be shown before anything is made; then it is made, and the output file.
+async fn infra(w: &World, name: &str, infra: &Infra) {
+    infra.check().unwrap();
+    let (found, _) = survey::infra(&w.client, infra, &|_, _, _| {}).await.unwrap();
+    let steps = plan(&found.goal, &found.observed).unwrap();
+    let picture = Picture { title: name, plan: &steps, kept: &found.kept };
+    golden(&format!("{name}.plan.txt"), &picture.text());
+    golden(&format!("{name}.plan.json"), &format!("{:#}", picture.json()));
+    let (_, facts) = w.make_infra(infra).await;
+    golden(&format!("{name}.infra.yaml"), &output::infra(infra, &facts).unwrap());
+}
+
+fn golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    testkit::golden::check(&path, text, testkit::Mode::from_env()).unwrap_or_else(|e| panic!("{e}"));
+}
+
+async fn workload(w: &World, cluster: &str) -> Identities {
+    Identities::Workload(w.make_iam(&w.iam(cluster)).await)
+}
+
+#[tokio::test]
+async fn self_managed_minimal() {
+    let w = world().await;
+    let iam = w.iam("min");
+    let found = survey::iam(&w.client, &iam, &|_, _, _| {}).await.unwrap();
+    let steps = plan(&found.goal, &found.observed).unwrap();
+    golden("iam.plan.txt", &Picture { title: "iam", plan: &steps, kept: &found.kept }.text());
+    let made = w.make_iam(&iam).await;
+    let file = output::workload_identities(&made);
+    assert!(!file.ends_with('\n'));
+    golden("iam.workload-identities.json", &file);
+    let mut input = w.infra("min", Identities::Workload(made));
+    input.assign = None;
+    infra(&w, "minimal", &input).await;
+}
+
+#[tokio::test]
+async fn kms() {
+    let w = world().await;
+    let mut iam = w.iam("kms");
+    iam.kms = true;
+    let made = w.make_iam(&iam).await;
+    golden("kms.workload-identities.json", &output::workload_identities(&made));
+    infra(&w, "kms", &w.infra("kms", Identities::Workload(made))).await;
+}
+
+#[tokio::test]
+async fn bring_your_own() {
+    let w = world().await;
+    let group = ResourceGroups::ROW.id(&w.subscription, "mine").unwrap();
+    let net = ResourceGroups::ROW.id(&w.subscription, "mine-net").unwrap();
+    for g in [&group, &net] {
+        let body = serde_json::from_value(json!({"location": "westus2"})).unwrap();
+        w.client.arm::<ResourceGroups>().put(g, &body).await.unwrap();
+    }
+    let nsg = SecurityGroups::ROW.id(&net, "nsg").unwrap();
+    let body = serde_json::from_value(json!({"location": "westus2"})).unwrap();
+    w.client.arm::<SecurityGroups>().put(&nsg, &body).await.unwrap();
+    let vnet = VirtualNetworks::ROW.id(&net, "net").unwrap();
+    let body = json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.1.0.0/16"]},
+        "subnets": [{"name": "nodes", "properties": {"addressPrefix": "10.1.0.0/24"}}]}});
+    w.client.arm::<VirtualNetworks>().put(&vnet, &serde_json::from_value(body).unwrap()).await.unwrap();
+    let mut input = w.infra("byo", workload(&w, "byo").await);
+    input.group = Some("mine".to_owned());
+    input.subnet = Some(vnet.child("subnets", "nodes").unwrap());
+    input.vnet = Some(vnet);
+    input.security_group = Some(nsg);
+    infra(&w, "byo", &input).await;
+}
+
+#[tokio::test]
+async fn one_group() {
+    let w = world().await;
+    let group = ResourceGroups::ROW.id(&w.subscription, "one").unwrap();
+    let body = serde_json::from_value(json!({"location": "westus2"})).unwrap();
+    w.client.arm::<ResourceGroups>().put(&group, &body).await.unwrap();
+    let mut input = w.infra("one", workload(&w, "one").await);
+    input.group = Some("one".to_owned());
+    infra(&w, "one-group", &input).await;
+}
+
+#[tokio::test]
+async fn managed() {
+    let w = world().await;
+    let app = |name: &str| w.sim.world().add_app(name, "a secret of some length", Vec::new()).0;
+    let identity = |name: &str| ManagedIdentity {
+        client_id: app(name),
+        credentials_secret_name: name.to_owned(),
+        object_encoding: "utf-8".to_owned(),
+    };
+    let control_plane = ControlPlaneIdentities {
+        managed_identities_key_vault: IdentitiesVault {
+            name: "vault".to_owned(),
+            tenant_id: w.sim.creds().tenant_id,
+        },
+        cloud_provider: identity("aro-cloud-provider"),
+        node_pool_management: identity("aro-nodepool-mgmt"),
+        control_plane_operator: identity("aro-cpo"),
+        image_registry: Some(identity("aro-image-registry")),
+        ingress: identity("aro-ingress"),
+        network: identity("aro-network"),
+        disk: identity("aro-disk"),
+        file: identity("aro-file"),
+    };
+    let data_plane = DataPlaneIdentities {
+        image_registry: app("dp-registry"),
+        disk: app("dp-disk"),
+        file: app("dp-file"),
+    };
+    infra(&w, "managed", &w.infra("aro", Identities::Managed { control_plane, data_plane })).await;
+}
+
+#[tokio::test]
+async fn private_endpoint_access() {
+    let w = world().await;
+    let mut input = w.infra("prv", workload(&w, "prv").await);
+    input.private = true;
+    infra(&w, "private", &input).await;
+}
+
+/// What a self-managed identity is told to accept; upstream's table, spelled out.
+#[test]
+fn subjects() {
+    let cluster = landing_zone::Cluster::new("n", "i").unwrap();
+    let subscription = ResourceId::subscription_scope("s").unwrap();
+    let iam = landing_zone::iam::Iam {
+        cluster,
+        subscription,
+        group: "g".to_owned(),
+        location: "eastus".to_owned(),
+        issuer: ISSUER.to_owned(),
+        kms: true,
+        adopt: false,
+    };
+    let goal = landing_zone::iam::wanted(&iam, true).unwrap();
+    let lines: Vec<String> = goal
+        .present
+        .iter()
+        .filter_map(|d| Some(format!("{} -> {}", d.id.name(), d.body["properties"]["subject"].as_str()?)))
+        .collect();
+    golden("subjects.txt", &lines.join("\n"));
+}

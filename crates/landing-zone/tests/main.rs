@@ -1,0 +1,10 @@
+//! Landing zones on a simulated Azure: made, kept, changed, broken off, continued, taken away.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::large_futures, reason = "a test fails by panicking")]
+
+mod adversarial;
+mod golden;
+mod issuer;
+mod life;
+mod support;
+mod working;

@@ -1,0 +1,214 @@
+//! `create`, `destroy`, `plan` and `doctor` for Azure: flags become inputs of `landing-zone`, what it does becomes
+//! progress, what it found becomes files and exit codes.
+
+mod account;
+mod files;
+mod inputs;
+mod progress;
+mod say;
+
+use crate::cli::prereqs::{self as cli, How, Shown};
+use crate::output;
+use account::Azure;
+use anyhow::bail;
+use azure::plan::plan;
+use landing_zone::doctor::{Examination, For, Level, examine};
+use landing_zone::picture::Picture;
+use landing_zone::run::{self, Options, Outcome};
+use landing_zone::survey::Survey;
+use landing_zone::{Cluster, MadeBy, destroy as way_back, survey};
+use progress::Progress;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// There are changes that nobody made yet.
+const CHANGES: u8 = 2;
+
+pub async fn create(what: cli::Create, dry: bool) -> anyhow::Result<ExitCode> {
+    match what {
+        cli::Create::Iam(on) => iam(on.args(), dry).await,
+        cli::Create::Infra(on) => infra(on.args(), dry).await,
+    }
+}
+
+pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> {
+    let (which, account, how, by, group, preserve) = match what {
+        cli::Destroy::Iam(on) => {
+            let a = on.args();
+            if let Some(path) = &a.workload_identities_file {
+                files::workload_identities(path)?;
+            }
+            (a.which, a.account, a.how, MadeBy::Iam, a.resource_group_name, false)
+        }
+        cli::Destroy::Infra(on) => {
+            let a = on.args();
+            (a.which, a.account, a.how, MadeBy::Infra, a.resource_group_name, a.preserve_resource_group)
+        }
+    };
+    let cluster = Cluster::new(&which.name, &which.infra_id)?;
+    let Azure { client, subscription } = account::connect(&account).await?;
+    let d = way_back::Destroy { cluster, subscription, by, group, preserve };
+    let title = title("destroy", by, &d.cluster);
+    if dry || how.dry_run {
+        return show(&title, &way_back::survey(&client, &d).await.map_err(say::failed)?, how.output);
+    }
+    let progress = Progress::new(&how);
+    let watch = |p: run::Progress<'_>| progress.tell(&p);
+    let done = way_back::destroy(&client, &d, options(&how), &watch).await;
+    progress.end();
+    let outcome = done.map_err(say::failed)?;
+    finish(&title, &outcome, &how)?;
+    if how.output == Shown::Text && !how.quiet {
+        for k in &outcome.survey.kept {
+            output::line(&format!("kept     {}  ({})", k.id, k.why));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn title(verb: &str, by: MadeBy, cluster: &Cluster) -> String {
+    format!("{verb} {} azure: cluster {}, infra id {}", by.as_str(), cluster.name, cluster.infra_id)
+}
+
+fn options(how: &How) -> Options {
+    Options { parallel: usize::from(how.parallel) }
+}
+
+/// A plan that is only shown.
+fn show(title: &str, survey: &Survey, format: Shown) -> anyhow::Result<ExitCode> {
+    let steps = plan(&survey.goal, &survey.observed)?;
+    let picture = Picture { title, plan: &steps, kept: &survey.kept };
+    match format {
+        Shown::Text => output::line(picture.text().trim_end()),
+        Shown::Json => output::line(&serde_json::to_string_pretty(&picture.json())?),
+    }
+    Ok(if steps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(CHANGES) })
+}
+
+/// Says how it went; an error if not all of it went well.
+fn finish(title: &str, outcome: &Outcome, how: &How) -> anyhow::Result<()> {
+    let failures = say::failures(&outcome.report);
+    if how.output == Shown::Json {
+        let kept = &outcome.survey.kept;
+        let event =
+            json!({"event": "summary", "good": outcome.is_good(), "failures": failures.json, "kept": kept});
+        output::line(&event.to_string());
+    } else {
+        for line in &failures.text {
+            output::note(line);
+        }
+    }
+    if !outcome.is_good() {
+        let (bad, all) = (failures.json.len(), outcome.plan.steps.len());
+        bail!(
+            "{title}: {bad} of {all} steps did not succeed; what was done stays, and the same command goes on from there"
+        );
+    }
+    Ok(())
+}
+
+async fn iam(a: cli::IamArgs, dry: bool) -> anyhow::Result<ExitCode> {
+    let Azure { client, subscription } = account::connect(&a.account).await?;
+    let iam = inputs::iam(&a, subscription)?;
+    let title = title("create", MadeBy::Iam, &iam.cluster);
+    if dry || a.how.dry_run {
+        let found = survey::iam(&client, &iam, &|_, _, _| {}).await.map_err(say::failed)?;
+        return show(&title, &found, a.how.output);
+    }
+    files::writable(&a.output_file)?;
+    let progress = Progress::new(&a.how);
+    let watch = |p: run::Progress<'_>| progress.tell(&p);
+    let done = run::create_iam(&client, &iam, options(&a.how), &watch).await;
+    progress.end();
+    let (outcome, made) = done.map_err(say::failed)?;
+    finish(&title, &outcome, &a.how)?;
+    if let Some(made) = made {
+        files::write(&a.output_file, &landing_zone::output::workload_identities(&made))?;
+        if a.how.output == Shown::Text && !a.how.quiet {
+            output::line(&format!("wrote    {}", a.output_file.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn infra(a: cli::InfraArgs, dry: bool) -> anyhow::Result<ExitCode> {
+    // What is wrong with the flags is said before anybody is asked.
+    let files = inputs::identities(&a)?;
+    let Azure { client, subscription } = account::connect(&a.account).await?;
+    let infra = inputs::infra(&a, subscription, files)?;
+    let title = title("create", MadeBy::Infra, &infra.cluster);
+    if dry || a.how.dry_run {
+        let (found, _) = survey::infra(&client, &infra, &|_, _, _| {}).await.map_err(say::failed)?;
+        return show(&title, &found, a.how.output);
+    }
+    if let Some(path) = &a.output_file {
+        files::writable(path)?;
+    }
+    let progress = Progress::new(&a.how);
+    let watch = |p: run::Progress<'_>| progress.tell(&p);
+    let done = run::create_infra(&client, &infra, options(&a.how), &watch).await;
+    progress.end();
+    let (outcome, facts) = done.map_err(say::failed)?;
+    finish(&title, &outcome, &a.how)?;
+    let text = landing_zone::output::infra(&infra, &facts)?;
+    match &a.output_file {
+        Some(path) => {
+            files::write(path, &text)?;
+            if a.how.output == Shown::Text && !a.how.quiet {
+                output::line(&format!("wrote    {}", path.display()));
+            }
+        }
+        None if a.how.output == Shown::Text => output::line(text.trim_end()),
+        None => output::line(
+            &json!({"event": "result", "infra": serde_saphyr::from_str::<serde_json::Value>(&text)?})
+                .to_string(),
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn doctor(what: cli::Doctor) -> anyhow::Result<ExitCode> {
+    let cli::Doctor::Azure(a) = what;
+    let Azure { client, subscription } = account::connect(&a.account).await?;
+    let purpose = match a.purpose {
+        cli::Purpose::Infra => For::Infra,
+        cli::Purpose::Iam => For::Iam,
+        cli::Purpose::Cluster => For::Cluster,
+        cli::Purpose::Managed => For::Managed,
+    };
+    let cluster = match (&a.name, &a.infra_id) {
+        (Some(name), Some(id)) => Some(Cluster::new(name, id)?),
+        _ => None,
+    };
+    let x = Examination {
+        subscription,
+        purpose,
+        location: a.location,
+        base_domain: a.base_domain,
+        groups: Vec::new(),
+        dns_group: a.dns_zone_rg_name,
+        cluster,
+    };
+    let findings = examine(&client, &x).await;
+    let blockers = findings.iter().filter(|f| f.level == Level::Blocker).count();
+    if a.output == Shown::Json {
+        let all = json!({"findings": findings, "blockers": blockers});
+        output::line(&serde_json::to_string_pretty(&all)?);
+    } else {
+        for f in &findings {
+            let sign = match f.level {
+                Level::Good => "ok      ",
+                Level::Warning => "warning ",
+                Level::Blocker => "BLOCKER ",
+            };
+            output::line(&format!("{sign} {}: {}", f.check, f.found));
+            if let Some(fix) = &f.fix {
+                output::line(&format!("          fix: {fix}"));
+            }
+        }
+    }
+    if blockers > 0 {
+        bail!("{blockers} blocker(s)");
+    }
+    Ok(ExitCode::SUCCESS)
+}
