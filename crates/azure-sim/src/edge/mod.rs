@@ -4,6 +4,7 @@ mod admin;
 mod authority;
 mod forks;
 mod http_io;
+mod imds;
 mod proxy;
 mod start;
 mod trouble;
