@@ -161,11 +161,13 @@ impl Buckets {
         let mut buckets = vec![own, all];
         buckets.extend(provider(kind, class, subscription, path));
         // First all are looked at, then all are taken from: a refusal costs nothing.
+        // Where operations take no time, buckets still do.
         let quick = pace.lasts(1.0).map_or(1.0, |d| d.as_secs_f64());
+        let quick = if quick > 0.0 { quick } else { 1.0 };
         for b in &buckets {
             let (left, at) = self.left.entry(b.key.clone()).or_insert((b.size, now));
             // Where a second of Azure's passes in less, buckets fill in less.
-            let passed = now.duration_since(*at).as_secs_f64().max(0.0) / quick.max(0.001);
+            let passed = now.duration_since(*at).as_secs_f64().max(0.0) / quick;
             *left = (*left + passed * b.refill).min(b.size);
             *at = now.max(*at);
         }
@@ -180,11 +182,8 @@ impl Buckets {
                         "Number of '{class}' requests for subscription '{subscription}' exceeded the limit. Please try again after '{wait}' seconds."
                     ),
                 );
-                // Whole seconds below 3,600.
-                return Err(match pace.retry_after(wait as u32) {
-                    Some((name, value)) => fault.header(name, value),
-                    None => fault,
-                });
+                let (name, value) = pace.again_in(wait * quick);
+                return Err(fault.header(name, value));
             }
         }
         let mut remaining = Vec::new();

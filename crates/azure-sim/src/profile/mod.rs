@@ -100,6 +100,11 @@ impl Pace {
         Some(duration(Span::of(kind, deletes, typical).sample(bits) * factor))
     }
 
+    /// Whether answers take any time.
+    pub fn has_latency(self) -> bool {
+        self.scale > 0.0 && self.profile.factor().is_some_and(|f| f > 0.0)
+    }
+
     /// How long an answer is under way, in the client's time.
     pub fn latency(self, row: Latency, bits: u128) -> Duration {
         let seconds = match self.profile {
