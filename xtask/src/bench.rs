@@ -8,8 +8,12 @@ use anyhow::Result;
 use std::path::Path;
 
 /// Name on the command line, and the package that measures.
-const BENCHES: &[(&str, &str)] =
-    &[("kube", "kube-bench"), ("clusters", "clusters-bench"), ("azure", "azure-bench")];
+const BENCHES: &[(&str, &str)] = &[
+    ("kube", "kube-bench"),
+    ("clusters", "clusters-bench"),
+    ("azure", "azure-bench"),
+    ("prereqs", "prereqs-bench"),
+];
 
 pub(crate) fn names() -> Vec<&'static str> {
     BENCHES.iter().map(|(name, _)| *name).collect()

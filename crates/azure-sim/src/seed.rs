@@ -155,7 +155,7 @@ fn zone(state: &mut State, subscription: &str, by: &str, now: Timestamp) {
     doc.insert("location".into(), "global".into());
     let Some(kind) = kinds::kind("Microsoft.Network/dnsZones") else { return };
     let Ok(version) = "2018-05-01".parse() else { return };
-    let prep = kinds::Prep { state, id: &id, old: None, version: &version };
+    let prep = kinds::Prep { state, id: &id, old: None, version: &version, now };
     if kind.rules.prepare(&prep, &mut doc).is_err() {
         return;
     }

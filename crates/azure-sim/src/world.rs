@@ -82,6 +82,7 @@ pub struct World {
     logins: AtomicU64,
     random: Random,
     pub(crate) login: Login,
+    machine_news: tokio::sync::watch::Sender<u64>,
     /// Ends what works on in the background.
     pub(crate) stop: CancellationToken,
 }
@@ -175,6 +176,7 @@ impl World {
             logins: AtomicU64::new(0),
             random: Random::seeded(setup.seed),
             login: seed::login(setup.seed),
+            machine_news: tokio::sync::watch::channel(0).0,
             setup,
             stop: CancellationToken::new(),
         }
@@ -211,7 +213,11 @@ impl World {
         let mut state = self.state.lock();
         let ledger = self.ledger.lock();
         let memory = match &*ledger {
-            Ledger::None => return Ok(how(&mut state)),
+            Ledger::None => {
+                let result = how(&mut state);
+                self.tell(&state);
+                return Ok(result);
+            }
             Ledger::Closed => return Err(MemoryError::Closed),
             Ledger::Open(memory) => memory,
         };
@@ -220,6 +226,7 @@ impl World {
         match memory.note(&before, &state) {
             Ok(()) => {
                 self.remember_pace(memory, &state);
+                self.tell(&state);
                 Ok(result)
             }
             Err(error) => {
@@ -227,6 +234,12 @@ impl World {
                 Err(error)
             }
         }
+    }
+
+    /// Wakes who waits for machines.
+    fn tell(&self, state: &State) {
+        let last = state.machines.last();
+        self.machine_news.send_if_modified(|seen| std::mem::replace(seen, last) != last);
     }
 
     /// For what has nobody to answer to.
@@ -239,6 +252,19 @@ impl World {
     /// Looks at the state as it is.
     pub(crate) fn look<T>(&self, how: impl FnOnce(&State) -> T) -> T {
         how(&self.state.lock())
+    }
+
+    /// Ends what is due. Operations end by being looked at; this is a look.
+    pub(crate) fn settle_now(&self) {
+        let now = self.now();
+        if self.look(|state| state.idle_until().is_some_and(|due| due <= now)) {
+            self.change_or_warn(|state| state.settle(now));
+        }
+    }
+
+    /// Changes when something happens to a machine.
+    pub fn machine_news(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.machine_news.subscribe()
     }
 
     pub(crate) fn uuid(&self) -> String {
@@ -686,6 +712,44 @@ impl World {
         let mut state = self.state.lock().clone();
         state.settle(now);
         access::check(&state, call)
+    }
+
+    /// Where a resource's provider asks for the credentials of its identities: what `x-ms-identity-url` says.
+    pub fn identity_url(&self, id: &arm::ResourceId, base: &str) -> String {
+        self.look(|state| entra::identity_url(state, id, base))
+    }
+
+    /// The credential service of managed identities, for resource providers.
+    pub async fn identity(&self, call: &Call) -> Reply {
+        let now = self.now();
+        let header = call.header("authorization");
+        let audience = header
+            .and_then(|h| entra::peek(h.strip_prefix("Bearer ")?))
+            .and_then(|(_, claims)| claims["aud"].as_str().map(|a| a.trim_end_matches('/').to_owned()))
+            .filter(|a| entra::is_identity_audience(a) || *a == call.base);
+        let audiences: Vec<&str> = audience.iter().map(String::as_str).collect();
+        let caller = self.keys.authenticate_for(header, &self.login.tenant, &audiences, now);
+        let asked = call.clone();
+        let mut keys = match caller.is_some() {
+            true => {
+                tokio::task::spawn_blocking(move || entra::identity_keys(&asked)).await.unwrap_or_default()
+            }
+            false => Vec::new(),
+        };
+        let done = self.change(|state| entra::identity_service(state, call, caller.as_ref(), &mut keys, now));
+        done.unwrap_or_else(|_| unremembered())
+    }
+
+    /// What a machine's console said, for whoever has the link.
+    pub fn console(&self, call: &Call) -> Reply {
+        let mut parts = call.path.trim_matches('/').split('/').skip(1);
+        let (vm, file) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let good = self.look(|state| call.query("sig") == Some(&crate::machines::signature(state, vm)));
+        let log = self.boot_log(vm).filter(|_| good && file == "serialconsole.log");
+        let Some(log) = log else { return Reply::empty(StatusCode::NOT_FOUND) };
+        let mut reply = Reply::empty(StatusCode::OK).with("content-type", "text/plain; charset=utf-8");
+        reply.raw = Some(log.into());
+        reply
     }
 
     /// The public half of the signing keys.

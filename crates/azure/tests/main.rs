@@ -12,6 +12,7 @@ mod etags;
 mod examples;
 mod faults;
 mod graph;
+mod machines;
 mod operations;
 mod planning;
 mod recorded;

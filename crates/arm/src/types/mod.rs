@@ -8,15 +8,19 @@
 //! field of a wrong kind does not name the field.
 
 mod authorization;
+mod compute;
 mod dns;
 mod identity;
 mod network;
+mod private_link;
 mod resources;
 
 pub use authorization::*;
+pub use compute::*;
 pub use dns::*;
 pub use identity::*;
 pub use network::*;
+pub use private_link::*;
 pub use resources::*;
 
 use crate::ResourceId;

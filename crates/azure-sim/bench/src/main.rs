@@ -3,6 +3,8 @@
 //! Requests are asked of the world itself and their answers are written as JSON, as the server does it; sockets and TLS are not part
 //! of the figures. CPU is what the kernel accounts to the process, memory what it counts as resident.
 
+mod machines;
+
 use anyhow::{Context, ensure};
 use azure_sim::{AzureSim, Call, Config, HttpsIssuers, Profile, Reply, Setup, World};
 use bytes::Bytes;
@@ -37,6 +39,7 @@ fn main() -> anyhow::Result<()> {
         requests(&args, &mut all).await?;
         remembered(&args, &mut all).await?;
         data(&args, &mut all).await?;
+        machines::made(&args, &mut all).await?;
         many(&args, &mut all).await
     })?;
     Ok(report("azure", &all, args.json.as_deref())?)

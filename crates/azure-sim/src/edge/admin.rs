@@ -2,6 +2,7 @@
 
 use crate::edge::forks::{ForkError, Forks};
 use crate::edge::trouble;
+use crate::machines::{Boot, BootError};
 use crate::wire::{Call, Reply};
 use crate::world::World;
 use http::StatusCode;
@@ -45,6 +46,14 @@ pub async fn serve(world: &World, forks: &Arc<Forks>, call: &Call) -> Reply {
             Ok(reply) => reply,
             Err(why) => Reply::json(StatusCode::BAD_REQUEST, json!({"error": why})),
         },
+        ("GET", "machines") => Reply::ok(json!({"value": world.machines()})),
+        ("GET", "machines/events") => match machine_events(world, call).await {
+            Ok(reply) => reply,
+            Err(why) => Reply::json(StatusCode::BAD_REQUEST, json!({"error": why})),
+        },
+        ("POST", "machines/boot") => boot(world, call),
+        ("POST", "machines/runtime") => awaited(world, call),
+        ("POST", "machines/quota") => quota(world, call),
         ("GET", "leaks") => Reply::ok(world.leaks()),
         ("GET", "least-privilege") => Reply::ok(world.least_privilege()),
         ("POST", "operations/finish") => Reply::ok(json!({"finished": world.finish_operations()})),
@@ -99,6 +108,75 @@ async fn journal(world: &World, call: &Call) -> Result<Reply, String> {
         if !empty || !matches!(tokio::time::timeout_at(deadline, news.changed()).await, Ok(Ok(()))) {
             return Ok(Reply::ok(page));
         }
+    }
+}
+
+/// `?after=N` what happened after that, `?wait=SECONDS` until something did.
+async fn machine_events(world: &World, call: &Call) -> Result<Reply, String> {
+    let after = number(call, "after", 0)?;
+    let wait = Duration::from_secs(number(call, "wait", 0)?.min(MAX_WAIT));
+    let page = world.next_machine_events(after, wait).await;
+    serde_json::to_value(page).map(Reply::ok).map_err(|e| e.to_string())
+}
+
+fn object(call: &Call) -> Result<serde_json::Value, Reply> {
+    match call.json() {
+        Ok(Some(v)) if v.is_object() => Ok(v),
+        _ => Err(Reply::json(StatusCode::BAD_REQUEST, json!({"error": "the body is a JSON object"}))),
+    }
+}
+
+fn done(result: Result<(), impl std::error::Error>) -> Reply {
+    match result {
+        Ok(()) => Reply::ok(json!({})),
+        Err(e) => Reply::json(StatusCode::INTERNAL_SERVER_ERROR, json!({"error": chain(&e)})),
+    }
+}
+
+/// `{"machine": id or vmId, "outcome": "ready"|"failed"|"running", "code"?, "message"?, "log"?}`.
+fn boot(world: &World, call: &Call) -> Reply {
+    let body = match object(call) {
+        Ok(b) => b,
+        Err(reply) => return reply,
+    };
+    let text = |f: &str| body[f].as_str();
+    let outcome = match text("outcome") {
+        Some("ready") => Boot::Ready,
+        Some("running") => Boot::Running,
+        Some("failed") => Boot::Failed {
+            code: text("code").unwrap_or("OSProvisioningClientError").to_owned(),
+            message: text("message").unwrap_or("OS provisioning failed.").to_owned(),
+        },
+        _ => {
+            let why = "outcome is 'ready', 'failed' or 'running'";
+            return Reply::json(StatusCode::BAD_REQUEST, json!({"error": why}));
+        }
+    };
+    match world.report_boot(text("machine").unwrap_or_default(), &outcome, text("log")) {
+        Err(e @ BootError::Unknown(_)) => Reply::json(StatusCode::NOT_FOUND, json!({"error": e.to_string()})),
+        other => done(other),
+    }
+}
+
+/// `{"waits": true}`: machines are ready when a runtime says so.
+fn awaited(world: &World, call: &Call) -> Reply {
+    match object(call).map(|b| b["waits"].as_bool()) {
+        Ok(Some(waits)) => done(world.await_boots(waits)),
+        Ok(None) => Reply::json(StatusCode::BAD_REQUEST, json!({"error": "waits is true or false"})),
+        Err(reply) => reply,
+    }
+}
+
+/// `{"location", "name", "limit", "subscription"?}`.
+fn quota(world: &World, call: &Call) -> Reply {
+    let body = match object(call) {
+        Ok(b) => b,
+        Err(reply) => return reply,
+    };
+    let subscription = body["subscription"].as_str().unwrap_or_else(|| world.subscription());
+    match (body["location"].as_str(), body["name"].as_str(), body["limit"].as_u64()) {
+        (Some(l), Some(n), Some(limit)) => done(world.set_quota(subscription, l, n, limit)),
+        _ => Reply::json(StatusCode::BAD_REQUEST, json!({"error": "location, name and limit are needed"})),
     }
 }
 

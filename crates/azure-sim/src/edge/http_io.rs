@@ -70,6 +70,14 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Option<Respons
         (Service::ByPath, _) => Service::Login,
         (s, _) => s,
     };
+    if matches!(service, Service::Arm | Service::Login)
+        && matches!(first.as_str(), "identity" | "bootdiagnostics")
+    {
+        return Some(write(match first.as_str() {
+            "identity" => world.identity(&call).await,
+            _ => world.console(&call),
+        }));
+    }
     // On the loopback and at Resource Manager the decision point is known by its path.
     let asks = call.path.trim_end_matches('/').to_ascii_lowercase().ends_with(access::PATH);
     let service = if asks && service == Service::Arm { Service::Access } else { service };

@@ -5,6 +5,7 @@ mod authority;
 mod body;
 mod forks;
 mod http_io;
+mod imds;
 mod proxy;
 mod start;
 mod trouble;

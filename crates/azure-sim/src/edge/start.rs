@@ -2,7 +2,7 @@
 
 use crate::edge::authority::{Authority, AuthorityError};
 use crate::edge::forks::Forks;
-use crate::edge::{admin, http_io, proxy};
+use crate::edge::{admin, http_io, imds, proxy};
 use crate::entra::HttpsIssuers;
 use crate::gateway::Limits;
 use crate::memory::{Files, MemoryError};
@@ -42,6 +42,8 @@ pub struct Config {
     pub listen: SocketAddr,
     pub proxy_listen: SocketAddr,
     pub admin_listen: SocketAddr,
+    /// Where machines ask for metadata and tokens, in plain HTTP.
+    pub imds_listen: SocketAddr,
     pub profile: Profile,
     pub seed: u64,
     /// `None` does not throttle.
@@ -71,6 +73,7 @@ impl Config {
             listen: any,
             proxy_listen: any,
             admin_listen: any,
+            imds_listen: any,
             profile: Profile::Instant,
             seed,
             limits: None,
@@ -136,6 +139,7 @@ pub struct AzureSim {
     arm: SocketAddr,
     proxy: SocketAddr,
     admin: SocketAddr,
+    imds: SocketAddr,
     ca_file: Option<PathBuf>,
     stop: CancellationToken,
     forks: Arc<Forks>,
@@ -177,6 +181,7 @@ enum Door {
     Tls,
     Proxy,
     Admin,
+    Imds,
 }
 
 impl AzureSim {
@@ -209,7 +214,7 @@ impl AzureSim {
         };
         world.run_clock_at(config.scale).map_err(StartError::Scale)?;
         world.add_faults(config.faults).map_err(StartError::Faults)?;
-        let at = [config.listen, config.proxy_listen, config.admin_listen];
+        let at = [config.listen, config.proxy_listen, config.admin_listen, config.imds_listen];
         let sim = AzureSim::open(Arc::new(world), authority, at, config.ca_file).await?;
         provider::resume(&sim.world);
         Ok(sim)
@@ -218,7 +223,7 @@ impl AzureSim {
     async fn open(
         world: Arc<World>,
         authority: Arc<Authority>,
-        at: [SocketAddr; 3],
+        at: [SocketAddr; 4],
         ca_file: Option<PathBuf>,
     ) -> Result<AzureSim, StartError> {
         let mut tls =
@@ -228,15 +233,15 @@ impl AzureSim {
         let stop = CancellationToken::new();
         let forks = Arc::new(Forks::new(world.clone(), authority.clone(), ca_file.clone()));
         let mut bound = Vec::new();
-        for (address, door) in at.into_iter().zip([Door::Tls, Door::Proxy, Door::Admin]) {
+        for (address, door) in at.into_iter().zip([Door::Tls, Door::Proxy, Door::Admin, Door::Imds]) {
             let failed = |source| StartError::Bind { address, source };
             let listener = TcpListener::bind(address).await.map_err(failed)?;
             bound.push(listener.local_addr().map_err(failed)?);
             let house = House { world: world.clone(), tls: acceptor.clone(), forks: forks.clone() };
             tokio::spawn(accept(listener, door, house, stop.clone()));
         }
-        let (arm, proxy, admin) = (bound[0], bound[1], bound[2]);
-        Ok(AzureSim { world, authority, arm, proxy, admin, ca_file, stop, forks })
+        let (arm, proxy, admin, imds) = (bound[0], bound[1], bound[2], bound[3]);
+        Ok(AzureSim { world, authority, arm, proxy, admin, imds, ca_file, stop, forks })
     }
 
     /// Another simulator that starts as this one is now, on ports of its own; same authority, same credentials. It
@@ -251,7 +256,7 @@ impl AzureSim {
         ca_file: Option<PathBuf>,
     ) -> Result<AzureSim, StartError> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        AzureSim::open(Arc::new(world.fork()), authority.clone(), [any; 3], ca_file).await
+        AzureSim::open(Arc::new(world.fork()), authority.clone(), [any; 4], ca_file).await
     }
 
     pub fn world(&self) -> &Arc<World> {
@@ -268,6 +273,24 @@ impl AzureSim {
 
     pub fn admin_url(&self) -> String {
         format!("http://{}", self.admin)
+    }
+
+    /// Where machines ask; a machine's own base is this, `/vm/` and its vmId.
+    pub fn imds_url(&self) -> String {
+        format!("http://{}", self.imds)
+    }
+
+    /// What makes clients on a machine ask the right place, whichever way they know: `vm` is its resource id or vmId.
+    pub fn machine_variables(&self, vm: &str) -> Option<Vec<(&'static str, String)>> {
+        let vm_id = self.world.machine(vm)?.vm_id;
+        let secret = self.world.look(|state| crate::entra::app_service_secret(state, &vm_id));
+        let base = format!("{}/vm/{vm_id}", self.imds_url());
+        Some(vec![
+            ("IDENTITY_ENDPOINT", format!("{base}/msi/token")),
+            ("IDENTITY_HEADER", secret),
+            ("AZURE_POD_IDENTITY_AUTHORITY_HOST", base),
+            ("HTTP_PROXY", format!("http://{vm_id}:x@{}", self.imds)),
+        ])
     }
 
     pub fn ca_pem(&self) -> &str {
@@ -317,6 +340,7 @@ impl AzureSim {
             ("ZAFFRE_AZURE_ARM_URL", self.arm_url()),
             ("ZAFFRE_AZURE_LOGIN_URL", self.arm_url()),
             ("ZAFFRE_AZURE_ADMIN_URL", self.admin_url()),
+            ("ZAFFRE_AZURE_IMDS_URL", self.imds_url()),
             ("HTTPS_PROXY", self.proxy_url()),
             ("https_proxy", self.proxy_url()),
             ("NO_PROXY", text("localhost,127.0.0.1")),
@@ -385,6 +409,20 @@ async fn connection(mut tcp: TcpStream, door: Door, house: House) {
             async move {
                 let reply = match http_io::read(req, String::new()).await {
                     Ok(call) => admin::serve(&world, &forks, &call).await,
+                    Err(reply) => reply,
+                };
+                Ok::<_, Infallible>(http_io::write(reply))
+            }
+        });
+        let _ = builder.serve_connection(TokioIo::new(tcp), service).await;
+        return;
+    }
+    if door == Door::Imds {
+        let service = service_fn(move |req| {
+            let world = world.clone();
+            async move {
+                let reply = match http_io::read(req, String::new()).await {
+                    Ok(call) => imds::serve(&world, &call),
                     Err(reply) => reply,
                 };
                 Ok::<_, Infallible>(http_io::write(reply))

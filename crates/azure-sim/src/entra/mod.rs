@@ -8,11 +8,18 @@ mod assertion;
 mod error;
 mod fetch;
 mod keys;
+mod managed;
+mod msi;
 mod token;
 
 pub use error::Refusal;
 pub use fetch::{FetchError, HttpsIssuers, Issuers};
 pub use keys::{Caller, KeyError, Keys, peek};
+pub use managed::{Asked, app_service_secret, metadata, token_for_machine};
+pub use msi::{
+    is_audience as is_identity_audience, keys_for as identity_keys, serve as identity_service,
+    url as identity_url,
+};
 pub use token::exchange;
 
 use serde_json::{Value, json};

@@ -79,7 +79,7 @@ pub async fn exchange(
     if !audience.contains(':') && audience.len() != 36 {
         return Err(Refusal::resource(&audience, &state.tenant));
     }
-    Ok(issue(state, keys, principal, &audience, strength, v2, now))
+    Ok(issue(state, keys, principal, &audience, &Made { strength, v2, at: None }, now))
 }
 
 fn by_secret(app: &App, secret: &str, now: Timestamp) -> Result<(), Refusal> {
@@ -112,15 +112,24 @@ async fn by_assertion(
     assertion::by_issuer(token, &claims, &issuer, issuers, wall).await
 }
 
-fn issue(
+/// How a token is asked for.
+pub struct Made<'a> {
+    /// 1 by a secret, 2 by a signature.
+    pub strength: &'a str,
+    pub v2: bool,
+    /// The resource it is asked for at, if that is not the identity itself.
+    pub at: Option<&'a str>,
+}
+
+pub fn issue(
     state: &State,
     keys: &Keys,
     p: &Principal,
     audience: &str,
-    strength: &str,
-    v2: bool,
+    made: &Made<'_>,
     now: Timestamp,
 ) -> Value {
+    let Made { strength, v2, at } = made;
     let t = keys.wall(now).as_second();
     let identity = match &p.kind {
         PrincipalKind::Identity(_, text) => Some(text.clone()),
@@ -139,11 +148,11 @@ fn issue(
     });
     if let Some(id) = identity {
         claims["xms_mirid"] = json!(&*id);
-        claims["xms_az_rid"] = json!(&*id);
+        claims["xms_az_rid"] = json!(at.unwrap_or(&id));
     }
     keys.mark(&mut claims);
     let token = keys.sign(&claims).unwrap_or_default();
-    if v2 {
+    if *v2 {
         return json!({"token_type": "Bearer", "expires_in": lifetime, "ext_expires_in": lifetime, "access_token": token});
     }
     // The first version of the endpoint says numbers as text.

@@ -64,7 +64,7 @@ pub fn assignment(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
         ("PUT", old) => put_assignment(cx, id, old.as_deref()),
         ("DELETE", Some(r)) => {
             let body = show(cx.state, &r, &cx.version);
-            cx.state.remove(id.key());
+            cx.state.remove(id.key(), cx.now);
             Ok(Reply::ok(body))
         }
         ("DELETE", None) => Ok(Reply::empty(StatusCode::NO_CONTENT)),
@@ -230,7 +230,7 @@ pub fn definition(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
                 ));
             }
             let body = show_role(cx, Some(id), &r);
-            cx.state.remove(home.key());
+            cx.state.remove(home.key(), cx.now);
             cx.state.assignments.roles.remove(&r.id);
             Ok(Reply::ok(body))
         }
@@ -356,7 +356,7 @@ pub fn lock(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
             format!("The lock '{}' could not be found.", id.name()),
         )),
         ("DELETE", Some(_)) => {
-            cx.state.remove(id.key());
+            cx.state.remove(id.key(), cx.now);
             Ok(Reply::empty(StatusCode::OK))
         }
         ("DELETE", None) => Ok(Reply::empty(StatusCode::NO_CONTENT)),

@@ -179,7 +179,14 @@ pub fn of_type(cx: &Cx<'_>, scope: &ResourceId, full: &str) -> Result<Reply, Fau
         .state
         .of_kind(kind, &prefix, after.as_deref())
         .filter(|r| r.id.key().get(prefix.len()..).is_some_and(|rest| rest.starts_with('/')));
-    Ok(page(cx, within.cloned(), |r| show(cx.state, r, &cx.version)))
+    let status = cx.call.query("statusOnly").is_some_and(|s| s.eq_ignore_ascii_case("true"));
+    Ok(page(cx, within.cloned(), |r| {
+        let mut shown = super::tree::expanded(cx, r);
+        if status && kind.path == kinds::MACHINES {
+            shown["properties"] = json!({"vmId": shown["properties"]["vmId"], "instanceView": kinds::instance_view(cx.state, r)});
+        }
+        shown
+    }))
 }
 
 /// Children of a resource: an embedded list, or records below it.

@@ -9,6 +9,7 @@ mod authorization;
 mod deployments;
 mod groups;
 mod lists;
+mod machines;
 mod operations;
 mod own;
 mod providers;
@@ -158,6 +159,11 @@ fn run(
     let elsewhere = stages::namespace(&target).filter(|ns| rules.proxied.find(ns).is_some());
     stages::existence(state, &call.method, &target, elsewhere.is_some())?;
     stages::locks(state, &call.method, &target)?;
+    if target.rest.is_empty()
+        && stages::namespace(&target).is_some_and(|n| n.eq_ignore_ascii_case("Microsoft.Compute"))
+    {
+        stages::assigned_identities(state, call, caller, now)?;
+    }
     if let Some(ns) = elsewhere {
         stages::assigned_identities(state, call, caller, now)?;
         let id = target.of.as_ref();
@@ -207,6 +213,9 @@ fn dispatch(mut cx: Cx<'_>, target: &Target) -> Result<Reply, Fault> {
     }
     if let Some(result) = own::serve(&mut cx, target) {
         return result;
+    }
+    if let Some(answer) = machines::serve(&mut cx, target) {
+        return answer;
     }
     match (&target.of, words.as_slice()) {
         (None, ["subscriptions"]) if method == Method::GET => Ok(lists::subscriptions(&cx)),

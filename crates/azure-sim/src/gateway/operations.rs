@@ -1,13 +1,14 @@
 //! Where clients ask how an operation is doing.
 
 use crate::gateway::Cx;
-use crate::kinds::{Flow, Kind, Operations};
+use crate::kinds::{Flow, Kind, Operations, show};
 use crate::state::{Effect, Operation};
 use crate::target::Target;
 use crate::wire::{Fault, Reply};
 use arm::{ErrorDetail, ResourceId};
 use http::StatusCode;
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The operation a path asks about: its token, and whether it asks for the result instead of the status.
@@ -22,7 +23,9 @@ pub fn token(target: &Target) -> Option<Token> {
         let [.., word, id] = words else { return None };
         let word = word.to_lowercase();
         let result = word.ends_with("operationresults") || word == "asyncoperations";
-        let asks = result || word.ends_with("operationstatuses") || word == "operations";
+        let asks = result
+            || word.ends_with("operationstatuses")
+            || matches!(word.as_str(), "operations" | "diskoperations");
         asks.then(|| Token { id: (*id).to_owned(), result })
     };
     match (&target.of, target.rest.as_slice()) {
@@ -62,8 +65,10 @@ pub fn begin(
     let name = cx.state.share(name);
     cx.state.begin(Operation {
         retry: flow.retry,
-        accepted: !matches!(kind.operations, Operations::ByLocation),
+        accepted: matches!(kind.operations, Operations::ByGroup(_) | Operations::Monitor),
         shows: matches!(kind.operations, Operations::Monitor).then(|| key.clone()),
+        started: matches!(kind.operations, Operations::Compute | Operations::Disks).then_some(cx.now),
+        output: matches!(kind.operations, Operations::Disks).then(|| key.clone()),
         ..Operation::new(token.clone(), due, effect, name)
     });
     let (status, result) = urls(cx, kind, id, location, &guid);
@@ -88,6 +93,12 @@ fn urls(cx: &Cx<'_>, kind: &Kind, id: &ResourceId, location: &str, guid: &str) -
             let url = format!("{place}/asyncoperations/{guid}?monitor=true&{signed}");
             return (url.clone(), url);
         }
+        Operations::Compute | Operations::Disks => {
+            let word = if kind.operations == Operations::Disks { "DiskOperations" } else { "operations" };
+            let at =
+                format!("{base}/subscriptions/{s}/providers/{ns}/locations/{location}/{word}/{guid}?p=sim");
+            return (format!("{at}&{signed}"), format!("{at}&monitor=true&{signed}"));
+        }
         Operations::ByGroup(prefix) => {
             let g = id.group().unwrap_or_default();
             format!("{base}/subscriptions/{s}/resourceGroups/{g}/providers/{ns}/{prefix}Operation")
@@ -109,7 +120,12 @@ pub fn status(cx: &mut Cx<'_>, token: &Token) -> Result<Reply, Fault> {
         }
         reply
     };
-    Ok(match (&op.outcome, token.result) {
+    let result = token.result || cx.call.query("monitor").is_some_and(|m| m.eq_ignore_ascii_case("true"));
+    if let (Some(started), false) = (op.started, result) {
+        let reply = Reply::ok(timed(cx, &op, started));
+        return Ok(if op.outcome.is_none() { retry(reply) } else { reply });
+    }
+    Ok(match (&op.outcome, result) {
         (None, true) => retry(Reply::empty(StatusCode::ACCEPTED).with("location", &url())),
         (None, false) if op.accepted => {
             let reply = Reply::json(StatusCode::ACCEPTED, json!({"status": "InProgress"}));
@@ -119,7 +135,10 @@ pub fn status(cx: &mut Cx<'_>, token: &Token) -> Result<Reply, Fault> {
         (None, false) => retry(Reply::ok(json!({"status": "InProgress"}))),
         (Some(Ok(())), true) => match op.shows.as_ref().and_then(|k| cx.state.get(k)) {
             Some(record) => Reply::ok(crate::kinds::show(cx.state, record, &cx.version)),
-            None => Reply::empty(StatusCode::OK),
+            None => match outcome(cx, &op) {
+                Some(body) => Reply::ok(body),
+                None => Reply::empty(StatusCode::OK),
+            },
         },
         (Some(Ok(())), false) => Reply::ok(json!({"status": "Succeeded"})),
         (Some(Err(why)), true) => {
@@ -127,6 +146,37 @@ pub fn status(cx: &mut Cx<'_>, token: &Token) -> Result<Reply, Fault> {
         }
         (Some(Err(why)), false) => Reply::ok(failed(why)),
     })
+}
+
+/// What came of it, as its provider shows it.
+fn outcome(cx: &Cx<'_>, op: &Operation) -> Option<Value> {
+    if let Some(said) = &op.said {
+        return Some(said.clone());
+    }
+    let record = cx.state.get(op.output.as_ref()?)?;
+    Some(show(cx.state, record, &cx.version))
+}
+
+/// The status of providers that say when.
+fn timed(cx: &Cx<'_>, op: &Operation, started: Timestamp) -> Value {
+    let mut body = json!({"startTime": started.to_string(), "name": &*op.id});
+    if let Some(ended) = op.ended {
+        body["endTime"] = ended.to_string().into();
+    }
+    match &op.outcome {
+        None => body["status"] = "InProgress".into(),
+        Some(Ok(())) => {
+            body["status"] = "Succeeded".into();
+            if let Some(output) = outcome(cx, op) {
+                body["properties"] = json!({"output": output});
+            }
+        }
+        Some(Err(why)) => {
+            body["status"] = "Failed".into();
+            body["error"] = json!(why);
+        }
+    }
+    body
 }
 
 fn failed(why: &ErrorDetail) -> serde_json::Value {

@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 /// Namespaces that exist, and whether a new subscription has them.
-pub const NAMESPACES: [(&str, bool); 12] = [
+pub const NAMESPACES: [(&str, bool); 13] = [
     ("Microsoft.Resources", true),
     ("Microsoft.Authorization", true),
     ("Microsoft.Network", true),
@@ -23,6 +23,7 @@ pub const NAMESPACES: [(&str, bool); 12] = [
     ("Microsoft.ContainerService", false),
     ("Microsoft.OperationalInsights", false),
     ("Microsoft.Insights", false),
+    ("Microsoft.ResourceHealth", true),
 ];
 
 fn shown(cx: &Cx<'_>, scope: Option<&ResourceId>, ns: &str) -> Value {

@@ -1,7 +1,7 @@
 //! Create, read, update and delete for the types of the table.
 
 use crate::gateway::{Cx, operations, stages};
-use crate::kinds::{self, Flow, How, Kind, Part, Prep, show, show_part};
+use crate::kinds::{self, Flow, How, Kind, Operations, Part, Prep, show, show_part};
 use crate::state::{Edge, Effect, Phase, Record, is_within};
 use crate::wire::{Cause, Fault, Reply};
 use arm::{ErrorDetail, ResourceId, Tags, code};
@@ -46,8 +46,11 @@ pub fn check_tags(tags: &Value) -> Result<(), Fault> {
 }
 
 /// The gateway's answer for a missing top-level resource.
-fn missing(kind: &Kind, id: &ResourceId) -> Fault {
+pub fn missing(kind: &Kind, id: &ResourceId) -> Fault {
     let spelled = kind.rules.spell(id);
+    if let Some(fault) = kind.rules.missing(&spelled) {
+        return fault;
+    }
     if kind.namespace == "Microsoft.ManagedIdentity" && kind.nested() {
         let message = format!("Resource '{spelled}' was not found.");
         return Fault::plain(StatusCode::NOT_FOUND, code::NOT_FOUND, message);
@@ -80,7 +83,16 @@ fn answer(cx: &Cx<'_>, record: &Record, status: StatusCode, body: Value) -> Repl
 
 pub fn get(cx: &Cx<'_>, kind: &'static Kind, id: &ResourceId) -> Result<Reply, Fault> {
     let record = cx.state.get(id.key()).ok_or_else(|| missing(kind, id))?;
-    Ok(answer(cx, record, StatusCode::OK, show(cx.state, record, &cx.version)))
+    Ok(answer(cx, record, StatusCode::OK, expanded(cx, record)))
+}
+
+/// What is shown, and what the request wants expanded.
+pub fn expanded(cx: &Cx<'_>, record: &Record) -> Value {
+    let mut shown = show(cx.state, record, &cx.version);
+    if let (Some(what), Value::Object(out)) = (cx.call.query("$expand"), &mut shown) {
+        record.kind.rules.expand(cx.state, record, &cx.version, &what.to_lowercase(), out);
+    }
+    shown
 }
 
 pub fn head(cx: &Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
@@ -119,8 +131,15 @@ fn preconditions(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
 }
 
 /// One writer per tree.
-fn idle(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
+pub fn idle(cx: &Cx<'_>, old: Option<&Record>) -> Result<(), Fault> {
     let Some((op, _)) = old.and_then(|o| o.busy.as_deref()) else { return Ok(()) };
+    if old.is_some_and(|o| o.kind.namespace == "Microsoft.Compute") {
+        return Err(Fault::plain(
+            StatusCode::CONFLICT,
+            "Conflict",
+            "The request failed due to conflict with a concurrent request. To resolve it, please refer to https://aka.ms/activitylog to get more details on the conflicting requests.",
+        ));
+    }
     let name = cx.state.operations.get(op).map_or("", |o| &*o.name);
     let id = old.map_or("", |o| o.id.as_str());
     let detail =
@@ -228,7 +247,7 @@ fn references(
             ));
         }
     }
-    for e in edges {
+    for e in edges.iter().filter(|e| !e.loose) {
         let phase = phase_of(cx, id, doc, &e.target);
         match phase {
             Some(Phase::Succeeded) => {}
@@ -337,7 +356,7 @@ fn write(
     preconditions(cx, old)?;
     idle(cx, old)?;
     located(kind, &mut doc, old)?;
-    kinds::check_shape(&doc)?;
+    kinds::check_shape(kind, &doc)?;
     if old.is_none() {
         kind.names.check(id.name())?;
     }
@@ -345,7 +364,7 @@ fn write(
     if old.is_none() {
         cx.state.bump(id.key());
     }
-    let prep = Prep { state: cx.state, id, old, version: &cx.version };
+    let prep = Prep { state: cx.state, id, old, version: &cx.version, now: cx.now };
     kind.rules.prepare(&prep, &mut doc)?;
     let id = old.map_or_else(|| kind.rules.spell(id), |o| o.id.clone());
     let edges = kinds::edges(kind, &id, &doc);
@@ -367,12 +386,17 @@ fn write(
     let late = kind.rules.fails_late(cx.state, &id, &doc);
     cx.state.bump(id.key());
     let by = cx.state.share(&cx.caller.object_id);
-    let running = matches!(flow.how, How::Async | How::Accepted | How::Body | How::Located);
+    let running =
+        matches!(flow.how, How::Async | How::Accepted | How::AcceptedBody | How::Body | How::Located);
     let mut record = Record {
         etag: cx.state.guid(id.key(), "etag"),
         kind,
         targets: kinds::targets(&edges),
-        phase: if running { Phase::Updating } else { Phase::Succeeded },
+        phase: match (running, existed, kind.operations) {
+            (false, ..) => Phase::Succeeded,
+            (true, false, Operations::Compute) => Phase::Creating,
+            (true, ..) => Phase::Updating,
+        },
         busy: None,
         created_by: old.map_or_else(|| by.clone(), |o| o.created_by.clone()),
         created: old.map_or(cx.now, |o| o.created),
@@ -387,6 +411,9 @@ fn write(
     }
     let mut headers = None;
     if flow.how != How::Sync {
+        let awaited =
+            kind.rules.awaits(cx.state).filter(|_| !existed && cx.profile.profile != crate::Profile::Manual);
+        let late = late.or_else(|| awaited.as_ref().map(|(_, why)| why.clone()));
         let effect = match late {
             Some(why) => Effect::Fail(record.id.key().clone(), Box::new(why)),
             None if running => Effect::Settle(record.id.key().clone()),
@@ -396,6 +423,13 @@ fn write(
         let place = record.location().unwrap_or("global").to_owned();
         let (token, status, result) =
             operations::begin(cx, kind, &record.id, &place, flow, effect, &format!("Put{verb}Operation"));
+        // Whoever is waited for works in time of its own: no profile makes it faster.
+        if let Some((seconds, _)) = awaited
+            && let Ok(patience) = jiff::SignedDuration::try_from_secs_f64(seconds)
+            && let Ok(at) = cx.now.checked_add(patience)
+        {
+            cx.state.put_off(&token, at);
+        }
         if running && flow.how != How::Body {
             let part = touched.as_ref().map(|(p, n)| (p.list.to_owned(), n.clone()));
             record.busy = Some(Box::new((token, part)));
@@ -406,6 +440,10 @@ fn write(
     if old.is_none() {
         kind.rules.created(cx.state, &record, cx.now);
     }
+    if !running {
+        kind.rules.after(cx.state, record.id.key(), cx.now);
+    }
+    let record = cx.state.get(record.id.key()).map_or(record, |r| (**r).clone());
     Ok(written(cx, &record, &touched, flow, existed, headers))
 }
 
@@ -417,12 +455,17 @@ fn written(
     existed: bool,
     urls: Option<(String, String)>,
 ) -> Reply {
-    let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
-    let shown = match touched {
+    let made = StatusCode::from_u16(record.kind.made).unwrap_or(StatusCode::CREATED);
+    let status = if existed { StatusCode::OK } else { made };
+    let mut shown = match touched {
         None => show(cx.state, record, &cx.version),
         Some((part, name)) => show_part(cx.state, record, &cx.version, part.list, name).unwrap_or_default(),
     };
+    if let Value::Object(out) = &mut shown {
+        record.kind.rules.answered(out);
+    }
     let mut reply = match flow.how {
+        How::AcceptedBody => answer(cx, record, StatusCode::ACCEPTED, shown),
         How::Accepted => Reply::json(StatusCode::ACCEPTED, json!({})),
         How::Located => Reply::empty(StatusCode::ACCEPTED).with("content-type", "text/plain; charset=utf-8"),
         How::Body => answer(cx, record, StatusCode::OK, shown),
@@ -435,7 +478,7 @@ fn written(
         if flow.how != How::Located {
             reply = reply.with("azure-asyncoperation", &status);
         }
-        if matches!(flow.how, How::Accepted | How::Located) {
+        if matches!(flow.how, How::Accepted | How::AcceptedBody | How::Located) {
             reply = reply.with("location", &result);
         }
         if let Some((name, value)) = cx.profile.retry_after(flow.retry) {
@@ -487,6 +530,9 @@ pub fn patch(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
         if let Some(Value::Object(p)) = change.get("properties") {
             kinds::merge_record(kinds::properties(&mut doc), p);
         }
+        return write(cx, old.kind, &old.id, doc, None);
+    }
+    if let Some(doc) = old.kind.rules.patched(&old, &change) {
         return write(cx, old.kind, &old.id, doc, None);
     }
     if old.kind.rules.patches() {
@@ -551,18 +597,36 @@ fn begin_delete(
     reply
 }
 
+/// Deleting a machine ends what else is done to it.
+fn preempted(cx: &mut Cx<'_>, record: std::sync::Arc<Record>) -> std::sync::Arc<Record> {
+    let Some((op, _)) = record.busy.as_deref().cloned().filter(|_| record.kind.path == kinds::MACHINES)
+    else {
+        return record;
+    };
+    if record.phase == Phase::Deleting {
+        return record;
+    }
+    let why = ErrorDetail::new(
+        "OperationPreempted",
+        "Operation execution has been preempted by a more recent operation.",
+    );
+    cx.state.fail(&op, record.id.key(), why, cx.now);
+    cx.state.get(record.id.key()).cloned().unwrap_or(record)
+}
+
 pub fn delete(cx: &mut Cx<'_>, kind: &'static Kind, id: &ResourceId) -> Result<Reply, Fault> {
     let Some(record) = cx.state.get(id.key()).cloned() else {
         return Ok(Reply::empty(StatusCode::NO_CONTENT));
     };
     preconditions(cx, Some(&record))?;
     kind.rules.may_delete(cx.state, &record)?;
+    let record = preempted(cx, record);
     idle(cx, Some(&record))?;
     if let Some(edge) = cx.state.used_by(id.key(), id.key()).filter(|_| !kind.in_use.is_empty()) {
         return Err(in_use(StatusCode::BAD_REQUEST, kind.in_use, id.as_str(), edge));
     }
     if kind.delete.how == How::Sync {
-        cx.state.remove(id.key());
+        cx.state.remove(id.key(), cx.now);
         let reply = Reply::empty(StatusCode::OK);
         return Ok(match kind.namespace {
             "Microsoft.Storage" => reply.with("content-type", "text/plain; charset=utf-8"),

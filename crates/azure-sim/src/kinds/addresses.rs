@@ -6,6 +6,7 @@ use crate::state::State;
 use crate::wire::Fault;
 use http::StatusCode;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 fn refuse(code: &str, message: String) -> Fault {
@@ -85,7 +86,7 @@ fn subnet_ranges(state: &State, subnet: &str) -> Option<Vec<Cidr>> {
 }
 
 /// Addresses taken in a subnet by others than `own`.
-fn used_addresses(state: &State, subnet: &str, own: &str) -> Vec<IpAddr> {
+fn used_addresses(state: &State, subnet: &str, own: &str) -> HashSet<IpAddr> {
     let of = |source: &str| {
         let (rest, name) = source.rsplit_once('/')?;
         let (root, list) = rest.rsplit_once('/')?;

@@ -73,6 +73,7 @@ pub fn rows() -> Vec<Kind> {
                 action: "Microsoft.Network/virtualNetworks/join/action",
                 back: "",
                 one: false,
+                loose: false,
             }],
             rules: &Link,
             ..private()

@@ -8,17 +8,33 @@
 //! network provider has it.
 
 mod addresses;
+mod compute;
+mod compute_disks;
+mod compute_images;
+mod compute_parts;
+mod compute_sizes;
+mod compute_vm;
+mod compute_vm_show;
 mod dns;
 pub use dns::{is_record_set, merge_record};
 mod identity;
 mod network;
 mod network_parts;
+mod private_endpoint;
+mod private_link;
 pub mod registry;
 mod shape;
 mod show;
 pub mod storage;
 pub mod vault;
 
+pub use compute_disks::owner as disk_owner;
+pub use compute_images::{Image, MARKET};
+pub use compute_parts::{HIDDEN, text as compute_text};
+pub use compute_sizes::{Size, size, sizes};
+pub use compute_vm::{MACHINES, Power, power};
+pub use compute_vm_show::instance_view;
+pub use private_link::{connection, decide, disconnect, visible_alias};
 pub use shape::{Names, check as check_shape};
 pub use show::{show, show_part};
 
@@ -45,6 +61,8 @@ pub enum How {
     Body,
     /// 202 without a body, with `Location` only; it answers with the resource in the end.
     Located,
+    /// 202 with the body in progress, `Azure-AsyncOperation` and `Location`.
+    AcceptedBody,
 }
 
 /// A wire pattern, its first `Retry-After` and its time in seconds.
@@ -57,7 +75,7 @@ pub struct Flow {
 
 const SYNC: Flow = Flow { how: How::Sync, retry: 0, lasts: 0.0 };
 
-const fn flow(how: How, retry: u32, lasts: f64) -> Flow {
+pub const fn flow(how: How, retry: u32, lasts: f64) -> Flow {
     Flow { how, retry, lasts }
 }
 
@@ -86,6 +104,10 @@ pub enum Operations {
     ByGroup(&'static str),
     /// `{subscription}/providers/{namespace}/locations/{location}/asyncoperations/{id}?monitor=true`.
     Monitor,
+    /// As `ByLocation`, but the result is the status with `monitor=true`, and the status says when.
+    Compute,
+    /// As `Compute` at `DiskOperations`, and the status carries what came of it.
+    Disks,
 }
 
 /// A reference in a document: an object with an `id`, or a list of such.
@@ -97,6 +119,8 @@ pub struct Ref {
     /// The target's property that shows the referrer, or empty.
     pub back: &'static str,
     pub one: bool,
+    /// Whether the target need not be there: it is made with the referrer, or the type's rules look.
+    pub loose: bool,
 }
 
 /// A list of named sub-objects inside of a document.
@@ -120,6 +144,7 @@ pub struct Prep<'a> {
     pub id: &'a ResourceId,
     pub old: Option<&'a Record>,
     pub version: &'a ApiVersion,
+    pub now: Timestamp,
 }
 
 /// What a row cannot say.
@@ -153,12 +178,39 @@ pub trait Rules: Send + Sync {
     /// What else a create makes.
     fn created(&self, _: &mut State, _: &Record, _: Timestamp) {}
 
-    /// What else goes when it is removed.
-    fn removed(&self, _: &mut State, _: &Record) {}
-
     /// Whether `PATCH` merges the whole document instead of tags only.
     fn patches(&self) -> bool {
         false
+    }
+
+    /// What `$expand` adds.
+    fn expand(&self, _: &State, _: &Record, _: &ApiVersion, _what: &str, _out: &mut Map<String, Value>) {}
+
+    /// How the answer to a write differs from what is shown later.
+    fn answered(&self, _out: &mut Map<String, Value>) {}
+
+    /// The document after a `PATCH`; `None` if only tags can be patched.
+    fn patched(&self, _: &Record, _change: &Map<String, Value>) -> Option<Map<String, Value>> {
+        None
+    }
+
+    /// The provider's own words for what is missing.
+    fn missing(&self, _: &ResourceId) -> Option<Fault> {
+        None
+    }
+
+    /// What else changes when a write is over, well or not.
+    fn after(&self, _: &mut State, _: &Key, _: Timestamp) {}
+
+    /// What an action does when it is over.
+    fn acted(&self, _: &mut State, _: &Key, _action: &str, _: Timestamp) {}
+
+    /// What else goes when a resource is gone.
+    fn removed(&self, _: &mut State, _: &Record, _: Timestamp) {}
+
+    /// Whether somebody outside ends a create; until when at most, and what is said if nobody does.
+    fn awaits(&self, _: &State) -> Option<(f64, ErrorDetail)> {
+        None
     }
 
     /// The id that is shown and stored, if the provider spells it its own way.
@@ -195,6 +247,8 @@ pub struct Kind {
     pub always_tags: bool,
     /// Whether it has a time-out of its own on the `resources` list (top-level, tracked).
     pub tracked: bool,
+    /// The status of a create that is answered with a body.
+    pub made: u16,
 }
 
 impl std::fmt::Debug for Kind {
@@ -223,6 +277,7 @@ const BASE: Kind = Kind {
     stateful: true,
     always_tags: false,
     tracked: true,
+    made: 201,
 };
 
 impl Kind {
@@ -253,6 +308,9 @@ pub static TABLE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     rows.extend(vault::rows());
     rows.extend(storage::rows());
     rows.extend(registry::rows());
+    rows.extend(compute::rows());
+    rows.extend(private_endpoint::rows());
+    rows.extend(private_link::rows());
     for (i, r) in rows.iter_mut().enumerate() {
         r.number = i;
     }
@@ -379,27 +437,37 @@ fn in_parts(out: &mut Vec<Edge>, parts: &[Part], id: &str, doc: &Map<String, Val
 
 fn collect(out: &mut Vec<Edge>, refs: &[Ref], source: &str, doc: &Map<String, Value>) {
     for r in refs {
-        let (first, rest) = match r.at.split_first() {
-            Some(x) => x,
-            None => continue,
-        };
-        let found = rest.iter().try_fold(doc.get(*first), |v, k| Some(v?.get(k)));
-        let mut add = |v: &Value| {
-            if let Some(target) = v.get("id").and_then(Value::as_str) {
-                out.push(Edge {
-                    target: target.trim_end_matches('/').to_lowercase().into(),
-                    source: source.to_lowercase().into(),
-                    back: r.back,
-                    one: r.one,
-                    text: source.into(),
-                });
+        let Some((first, rest)) = r.at.split_first() else { continue };
+        let Some(found) = doc.get(*first) else { continue };
+        referred(found, rest, &mut |target| {
+            out.push(Edge {
+                target: target.trim_end_matches('/').to_lowercase().into(),
+                source: source.to_lowercase().into(),
+                back: r.back,
+                one: r.one,
+                loose: r.loose,
+                text: source.into(),
+            });
+        });
+    }
+}
+
+/// The ids at a place: of objects that have one or of texts that are one; lists are gone through.
+fn referred(v: &Value, path: &[&str], found: &mut dyn FnMut(&str)) {
+    match (v, path.split_first()) {
+        (Value::Array(list), _) => list.iter().for_each(|e| referred(e, path, found)),
+        (Value::Object(m), Some((first, rest))) => {
+            if let Some(next) = m.get(*first) {
+                referred(next, rest, found);
             }
-        };
-        match found.flatten() {
-            Some(Value::Array(list)) => list.iter().for_each(add),
-            Some(v) => add(v),
-            None => {}
         }
+        (Value::Object(m), None) => {
+            if let Some(id) = m.get("id").and_then(Value::as_str) {
+                found(id);
+            }
+        }
+        (Value::String(id), None) if id.starts_with('/') => found(id),
+        _ => {}
     }
 }
 

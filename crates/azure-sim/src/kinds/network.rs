@@ -112,7 +112,7 @@ fn bad(code: &str, message: String) -> Fault {
 }
 
 /// Generated once and kept over updates.
-fn keep_guid(prep: &Prep<'_>, doc: &mut Map<String, Value>) {
+pub(super) fn keep_guid(prep: &Prep<'_>, doc: &mut Map<String, Value>) {
     let old = prep.old.and_then(|o| o.property("resourceGuid")).and_then(Value::as_str);
     let guid = old.map_or_else(|| prep.state.guid(prep.id.key(), "resourceGuid"), str::to_owned);
     properties(doc).insert("resourceGuid".into(), guid.into());
@@ -517,7 +517,13 @@ impl Rules for Interface {
         Ok(())
     }
 
-    fn show(&self, _: &State, _: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
+    fn show(&self, state: &State, record: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
+        // A machine gives its interface an address on the wire.
+        if out.get("properties").is_some_and(|p| p.get("virtualMachine").is_some()) {
+            let b = super::compute_parts::stable(state, record.id.key(), "mac").to_be_bytes();
+            let mac = format!("00-0D-3A-{:02X}-{:02X}-{:02X}", b[0], b[1], b[2]);
+            properties(out).insert("macAddress".into(), mac.into());
+        }
         if version.at_least("2022-01-01") {
             default(out, "kind", "Regular");
             let p = properties(out);

@@ -15,7 +15,7 @@ const fn inner(list: &'static str) -> Part {
 fn nothing(_: &mut Map<String, Value>) {}
 
 const fn link(at: &'static [&'static str], action: &'static str, back: &'static str, one: bool) -> Ref {
-    Ref { at, action, back, one }
+    Ref { at, action, back, one, loose: false }
 }
 
 const SUBNET_JOIN: &str = "Microsoft.Network/virtualNetworks/subnets/join/action";

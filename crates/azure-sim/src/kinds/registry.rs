@@ -126,7 +126,7 @@ impl Rules for Registry {
         registry::created(state, record);
     }
 
-    fn removed(&self, state: &mut State, record: &Record) {
+    fn removed(&self, state: &mut State, record: &Record, _: Timestamp) {
         registry::removed(state, record);
     }
 

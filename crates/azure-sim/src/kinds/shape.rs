@@ -3,6 +3,7 @@
 //! A field of the wrong type is refused before anything looks at it, so rules can read what they find. Fields that
 //! are not listed may hold anything.
 
+use crate::kinds::Kind;
 use crate::wire::{Cause, Fault};
 use arm::{ErrorDetail, code};
 use http::StatusCode;
@@ -163,17 +164,103 @@ fn fits(what: Holds, v: &Value) -> bool {
 }
 
 /// Refuses fields of the wrong type, naming the first.
-pub fn check(doc: &Map<String, Value>) -> Result<(), Fault> {
-    walk(doc, "", 0)
+pub fn check(kind: &Kind, doc: &Map<String, Value>) -> Result<(), Fault> {
+    walk(doc, if kind.namespace == "Microsoft.Compute" { compute } else { holds }, "", 0)
+}
+
+/// The compute provider's fields: some have names that the network provider uses for something else.
+fn compute(name: &str) -> Option<Holds> {
+    let is = |l: &[&str]| l.iter().any(|n| n.eq_ignore_ascii_case(name));
+    Some(match () {
+        () if is(&[
+            "primary",
+            "enabled",
+            "provisionVMAgent",
+            "toBeDetached",
+            "incremental",
+            "burstingEnabled",
+        ]) =>
+        {
+            Holds::Flag
+        }
+        () if is(&[
+            "lun",
+            "diskSizeGB",
+            "platformFaultDomainCount",
+            "platformUpdateDomainCount",
+            "diskIOPSReadWrite",
+            "diskMBpsReadWrite",
+        ]) =>
+        {
+            Holds::Number
+        }
+        () if is(&[
+            "vmSize",
+            "adminUsername",
+            "adminPassword",
+            "computerName",
+            "customData",
+            "userData",
+            "createOption",
+            "deleteOption",
+            "publisher",
+            "offer",
+            "exactVersion",
+            "storageAccountType",
+            "caching",
+            "osType",
+            "typeHandlerVersion",
+            "keyUrl",
+            "tier",
+        ]) =>
+        {
+            Holds::Text
+        }
+        () if is(&["zones"]) => Holds::Texts,
+        () if is(&[
+            "hardwareProfile",
+            "storageProfile",
+            "osProfile",
+            "networkProfile",
+            "diagnosticsProfile",
+            "bootDiagnostics",
+            "securityProfile",
+            "imageReference",
+            "osDisk",
+            "managedDisk",
+            "availabilitySet",
+            "creationData",
+            "activeKey",
+            "sourceVault",
+            "linuxConfiguration",
+            "windowsConfiguration",
+            "userAssignedIdentities",
+            "diskEncryptionSet",
+            "publishingProfile",
+        ]) =>
+        {
+            Holds::Object
+        }
+        () if is(&["dataDisks", "networkInterfaces", "targetRegions", "publicKeys"]) => Holds::Objects,
+        () => return None,
+    })
 }
 
 /// Deeper documents are not Azure's.
 const MAX_DEPTH: usize = 24;
 
-fn walk(doc: &Map<String, Value>, at: &str, depth: usize) -> Result<(), Fault> {
+fn walk(
+    doc: &Map<String, Value>,
+    holds: fn(&str) -> Option<Holds>,
+    at: &str,
+    depth: usize,
+) -> Result<(), Fault> {
     for (name, value) in doc {
         // Tags and metadata are the client's own.
-        if value.is_null() || (depth == 0 && name == "tags") || name == "metadata" {
+        let own = name == "metadata"
+            || name.eq_ignore_ascii_case("settings")
+            || name.eq_ignore_ascii_case("protectedSettings");
+        if value.is_null() || (depth == 0 && name == "tags") || own {
             continue;
         }
         let path = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
@@ -181,11 +268,11 @@ fn walk(doc: &Map<String, Value>, at: &str, depth: usize) -> Result<(), Fault> {
             return Err(cannot_parse(&path, value));
         }
         match value {
-            Value::Object(m) => walk(m, &path, depth + 1)?,
+            Value::Object(m) => walk(m, holds, &path, depth + 1)?,
             Value::Array(l) => {
                 for (i, e) in l.iter().enumerate() {
                     if let Value::Object(m) = e {
-                        walk(m, &format!("{path}[{i}]"), depth + 1)?;
+                        walk(m, holds, &format!("{path}[{i}]"), depth + 1)?;
                     }
                 }
             }
@@ -261,7 +348,9 @@ mod tests {
     #[test]
     fn the_first_wrong_field_is_named() {
         let ask = |v: Value| match v {
-            Value::Object(m) => check(&m).err().map(|f| f.detail.details.unwrap()[0].message.clone()),
+            Value::Object(m) => {
+                walk(&m, holds, "", 0).err().map(|f| f.detail.details.unwrap()[0].message.clone())
+            }
             _ => None,
         };
         assert_eq!(

@@ -1,6 +1,6 @@
 //! What a client sees of a record: the document plus everything that is computed.
 
-use crate::kinds::{Etag, Part, properties};
+use crate::kinds::{Etag, Part, private_endpoint, properties};
 use crate::state::{Phase, Record, State};
 use arm::ApiVersion;
 use serde_json::{Map, Value, json};
@@ -89,6 +89,12 @@ impl Shown<'_> {
 
 fn back_references(state: &State, key: &str, out: &mut Map<String, Value>) {
     for edge in state.edges_to(key).filter(|e| !e.back.is_empty()) {
+        // Asked of few only: a network shows many.
+        if matches!(edge.back, "privateEndpoints" | "ipConfigurations")
+            && private_endpoint::unborn(state, &edge.source)
+        {
+            continue;
+        }
         let reference = json!({"id": &*edge.text});
         let p = properties(out);
         if edge.one {

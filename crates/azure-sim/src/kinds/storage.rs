@@ -146,7 +146,7 @@ impl Rules for Account {
         blob::created(state, record, now);
     }
 
-    fn removed(&self, state: &mut State, record: &Record) {
+    fn removed(&self, state: &mut State, record: &Record, _: Timestamp) {
         blob::removed(state, record);
     }
 

@@ -233,7 +233,7 @@ impl Rules for Vault {
         state.data.set_host(&host(record.id.name()), record.id.key());
     }
 
-    fn removed(&self, state: &mut State, record: &Record) {
+    fn removed(&self, state: &mut State, record: &Record, _: Timestamp) {
         let now = state.at;
         let place = record.location().unwrap_or_default();
         let id = format!(
@@ -286,7 +286,7 @@ impl Rules for Deleted {
     }
 
     /// Purged: nothing of it is left.
-    fn removed(&self, state: &mut State, record: &Record) {
+    fn removed(&self, state: &mut State, record: &Record, _: Timestamp) {
         let name = record.id.name().to_lowercase();
         state.data.remove_all(&format!("v/{name}/"));
         state.data.remove_host(&host(&name));

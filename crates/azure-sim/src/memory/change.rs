@@ -4,6 +4,7 @@
 //! records, so that they cannot disagree with them.
 
 use crate::kinds;
+use crate::machines::Event;
 use crate::rbac::{Assignment, Permission, Role};
 use crate::state::{App, Key, Operation, Phase, Principal, Record, State, Subscription};
 use arm::ResourceId;
@@ -53,6 +54,11 @@ pub enum Change {
     NoPrincipal(String),
     Data(Arc<str>, Box<crate::planes::Datum>),
     NoData(Arc<str>),
+    MachineEvent(Box<Event>),
+    NoMachineEvent(u64),
+    Quota(String, u64),
+    /// Whether a runtime says when machines have booted.
+    BootsAwaited(bool),
     /// Milliseconds that the clock was moved ahead.
     Ahead(i64),
 }
@@ -131,6 +137,17 @@ pub fn between(old: &State, new: &State) -> Vec<Change> {
         |_, p| Change::Principal(Box::new((**p).clone())),
         |k| Some(Change::NoPrincipal(k.clone())),
     );
+    let (was, is) = (&old.machines, &new.machines);
+    differ(
+        o,
+        (&was.events, &is.events),
+        |_, e| Change::MachineEvent(Box::new((**e).clone())),
+        |n| Some(Change::NoMachineEvent(*n)),
+    );
+    differ(o, (&was.quotas, &is.quotas), |k, n| Change::Quota(k.clone(), *n), |_| None);
+    if was.awaited != is.awaited {
+        out.push(Change::BootsAwaited(is.awaited));
+    }
     out
 }
 
@@ -172,6 +189,14 @@ pub fn apply(state: &mut State, ahead: &mut i64, change: Change) -> Result<(), C
         Change::NoData(key) => {
             state.data.remove(&key);
         }
+        Change::MachineEvent(e) => state.machines.add(*e),
+        Change::NoMachineEvent(n) => {
+            state.machines.events.remove(&n);
+        }
+        Change::Quota(key, n) => {
+            state.machines.quotas.insert(key, n);
+        }
+        Change::BootsAwaited(awaited) => state.machines.awaited = awaited,
         Change::Ahead(ms) => *ahead = ms,
     }
     Ok(())

@@ -226,12 +226,7 @@ pub async fn forward(world: &Arc<World>, f: Forward, call: &Call) -> Reply {
         headers::set(&mut headers, "x-ms-arm-resource-system-data", &data.to_string());
     }
     if let (Some(own), Some(id)) = (f.identity, &f.id) {
-        let at = format!(
-            "{}/identity{id}/credentials?tid={}&arpid={}",
-            call.base,
-            f.caller.tenant,
-            world.guid_of(id, "identity")
-        );
+        let at = world.identity_url(id, &call.base);
         headers::set(&mut headers, "x-ms-identity-url", &at);
         if own {
             headers::set(

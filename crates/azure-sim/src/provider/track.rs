@@ -39,8 +39,8 @@ pub fn answered(world: &Arc<World>, f: &Forward, call: &Call, answer: &Response<
             watch(world, id.clone());
             marked
         }
-        Method::DELETE if known && status.is_success() => world.change(|s| s.remove(&key)),
-        Method::GET if known && status == StatusCode::NOT_FOUND => world.change(|s| s.remove(&key)),
+        Method::DELETE if known && status.is_success() => world.change(|s| s.remove(&key, now)),
+        Method::GET if known && status == StatusCode::NOT_FOUND => world.change(|s| s.remove(&key, now)),
         _ => return,
     };
     if let Err(error) = done {
@@ -104,7 +104,10 @@ fn watch(world: &Arc<World>, id: ResourceId) {
         };
         let Some(world) = weak.upgrade() else { return };
         let done = match gone {
-            true => world.change(|s| s.remove(id.key())),
+            true => {
+                let at = world.now();
+                world.change(|s| s.remove(id.key(), at))
+            }
             false => world.change(|s| mark(s, id.key(), Phase::Succeeded)),
         };
         if let Err(error) = done {
@@ -203,7 +206,7 @@ async fn empty(world: &Weak<World>, group: &Key) -> Result<(), ErrorDetail> {
         };
         if gone {
             let Some(now) = world.upgrade() else { return Ok(()) };
-            if let Err(error) = now.change(|s| s.remove(id.key())) {
+            if let Err(error) = now.change(|s| s.remove(id.key(), now.now())) {
                 return Err(ErrorDetail::new("InternalServerError", error.to_string()));
             }
             (refused, tries) = (0, 0);

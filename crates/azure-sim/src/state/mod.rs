@@ -15,6 +15,7 @@ pub use operation::{Effect, Operation};
 pub use record::{Phase, Record};
 
 use crate::kinds::Kind;
+use crate::machines::Machines;
 use crate::rbac::Assignments;
 use crate::trouble::Lags;
 use imbl::{OrdMap, OrdSet};
@@ -38,6 +39,8 @@ pub struct Edge {
     pub back: &'static str,
     /// Whether that property holds one reference instead of a list.
     pub one: bool,
+    /// Whether the target need not be there.
+    pub loose: bool,
     /// The source in its own casing.
     pub text: Arc<str>,
 }
@@ -48,7 +51,7 @@ static NOTHING: LazyLock<Key> = LazyLock::new(|| "".into());
 impl Edge {
     /// Before all edges to `target`.
     fn first(target: Key) -> Edge {
-        Edge { target, source: NOTHING.clone(), back: "", one: false, text: NOTHING.clone() }
+        Edge { target, source: NOTHING.clone(), back: "", one: false, loose: false, text: NOTHING.clone() }
     }
 }
 
@@ -81,6 +84,8 @@ pub struct State {
     pub data: crate::planes::Data,
     /// The time of the request that is worked on.
     pub at: Timestamp,
+    /// What happened to machines, and what is set about them.
+    pub machines: Machines,
     serial: u64,
     /// How late what is written becomes known.
     pub lags: Lags,
@@ -106,6 +111,7 @@ impl State {
             assignments: Assignments::default(),
             data: crate::planes::Data::default(),
             at: Timestamp::UNIX_EPOCH,
+            machines: Machines::default(),
             serial: 0,
             lags: Lags::default(),
             words: OrdSet::new(),
@@ -148,20 +154,24 @@ impl State {
     }
 
     /// Removes a resource, its children and what extends them.
-    pub fn remove(&mut self, key: &str) {
+    pub fn remove(&mut self, key: &str, at: Timestamp) {
+        let mut lost = Vec::new();
         let mut gone: Vec<Key> = self.below(key).map(|r| r.id.key().clone()).collect();
         gone.extend(self.records.get(key).map(|r| r.id.key().clone()));
         for k in gone {
             self.forget_edges(&k);
             if let Some(r) = self.records.remove(&k) {
                 self.by_kind.remove(&(r.kind.index(), k.clone()));
-                if r.kind.path == "userAssignedIdentities" {
+                if r.kind.path == "userAssignedIdentities" || r.doc.contains_key("identity") {
                     self.directory.remove_resource(&k);
                 }
-                r.kind.rules.removed(self, &r);
+                lost.push(r);
             }
             self.assignments.remove(&k);
             self.bump(&k);
+        }
+        for r in lost {
+            r.kind.rules.removed(self, &r, at);
         }
     }
 
@@ -259,13 +269,18 @@ impl State {
         }
     }
 
+    /// When the next operation ends.
+    pub fn idle_until(&self) -> Option<Timestamp> {
+        self.due.get_min().map(|(at, ..)| *at)
+    }
+
     /// Ends an operation, whether or not it is due.
     pub fn finish(&mut self, id: &str, at: Timestamp) {
         let Some(op) = self.operations.get(id).cloned() else { return };
         if op.outcome.is_some() {
             return;
         }
-        let outcome = operation::apply(self, &op);
+        let outcome = operation::apply(self, &op, at);
         let mut op = (*op).clone();
         op.outcome = Some(outcome);
         op.effect = Effect::Nothing;
@@ -284,6 +299,17 @@ impl State {
         self.operations.insert(id.clone(), Arc::new(op));
     }
 
+    /// Gives an operation another time to end at.
+    pub fn put_off(&mut self, id: &str, at: Timestamp) {
+        let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none()).cloned() else { return };
+        if let Some(was) = op.due {
+            self.due.remove(&(was, op.serial, op.id.clone()));
+        }
+        let op = Operation { due: Some(at), ..(*op).clone() };
+        self.due.insert((at, op.serial, op.id.clone()));
+        self.operations.insert(op.id.clone(), Arc::new(op));
+    }
+
     /// Gives an operation that waited a time to end at.
     pub fn end_at(&mut self, id: &str, at: Timestamp) {
         let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none() && o.due.is_none()) else {
@@ -300,6 +326,21 @@ impl State {
         let failed = Operation { effect: Effect::Fail(about.clone(), Box::new(why)), ..(*op).clone() };
         self.operations.insert(op.id.clone(), Arc::new(failed));
         self.finish(id, at);
+    }
+
+    /// Ends an operation well, whatever it would have come to.
+    pub fn succeed(&mut self, id: &str, about: &Key, at: Timestamp) {
+        let Some(op) = self.operations.get(id).filter(|o| o.outcome.is_none()).cloned() else { return };
+        let done = Operation { effect: Effect::Settle(about.clone()), ..(*op).clone() };
+        self.operations.insert(op.id.clone(), Arc::new(done));
+        self.finish(id, at);
+    }
+
+    /// What an operation's status will say.
+    pub fn says(&mut self, id: &str, said: Option<serde_json::Value>) {
+        let Some(op) = self.operations.get(id).cloned() else { return };
+        let op = Operation { said, output: None, ..(*op).clone() };
+        self.operations.insert(op.id.clone(), Arc::new(op));
     }
 
     /// Puts back what was remembered; with its place in the orders of what is due and of what ended.

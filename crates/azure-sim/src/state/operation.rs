@@ -1,5 +1,6 @@
 //! Long-running operations: accepted, pending, done.
 
+use crate::kinds::Operations;
 use crate::state::{Key, Phase, State};
 use arm::ErrorDetail;
 use jiff::Timestamp;
@@ -26,6 +27,8 @@ pub enum Effect {
     RemoveSome(Key, Box<ErrorDetail>),
     /// A provider is registered in a subscription.
     Register(String, String),
+    /// An action on a resource is done.
+    Act(Key, String),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,6 +55,15 @@ pub struct Operation {
     /// The resource that its result shows.
     #[serde(default)]
     pub shows: Option<Key>,
+    /// Since when, of those whose status says so.
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    /// What its status shows when it is over.
+    #[serde(default)]
+    pub output: Option<Key>,
+    /// What its status says when it is over, if that is no resource.
+    #[serde(default)]
+    pub said: Option<Value>,
 }
 
 impl Operation {
@@ -68,6 +80,9 @@ impl Operation {
             ended: None,
             drains: false,
             shows: None,
+            started: None,
+            output: None,
+            said: None,
         }
     }
 }
@@ -90,7 +105,8 @@ impl Effect {
             | Effect::Remove(key)
             | Effect::RemovePart(key, ..)
             | Effect::RemoveGroup(key)
-            | Effect::RemoveSome(key, _) => key,
+            | Effect::RemoveSome(key, _)
+            | Effect::Act(key, _) => key,
             Effect::Register(_, namespace) => namespace,
             Effect::Nothing => "",
         }
@@ -98,20 +114,30 @@ impl Effect {
 }
 
 /// Carries out the effect; an error is the operation's failure.
-pub fn apply(state: &mut State, op: &Operation) -> Result<(), Box<ErrorDetail>> {
+pub fn apply(state: &mut State, op: &Operation, at: Timestamp) -> Result<(), Box<ErrorDetail>> {
     match &op.effect {
         Effect::Nothing => {}
-        Effect::Settle(key) => settle(state, key, Phase::Succeeded),
+        Effect::Settle(key) => settle(state, key, Phase::Succeeded, at),
         Effect::Fail(key, why) => {
-            settle(state, key, Phase::Failed);
+            settle(state, key, Phase::Failed, at);
             return Err(why.clone());
         }
-        Effect::Remove(key) => state.remove(key),
+        Effect::Remove(key) => state.remove(key, at),
+        Effect::Act(key, action) => {
+            // An action writes nothing: it only leaves the resource idle.
+            if let Some(old) = state.get(key).cloned() {
+                let mut record = (*old).clone();
+                record.phase = Phase::Succeeded;
+                record.busy = None;
+                state.replace(record);
+                old.kind.rules.acted(state, key, action, at);
+            }
+        }
         Effect::RemovePart(key, list, name) => remove_part(state, key, list, name),
-        Effect::RemoveGroup(key) => return remove_group(state, key),
+        Effect::RemoveGroup(key) => return remove_group(state, key, at),
         Effect::RemoveSome(key, why) => {
-            remove_some(state, key);
-            settle(state, key, Phase::Succeeded);
+            remove_some(state, key, at);
+            settle(state, key, Phase::Succeeded, at);
             return Err(why.clone());
         }
         Effect::Register(subscription, namespace) => {
@@ -121,15 +147,19 @@ pub fn apply(state: &mut State, op: &Operation) -> Result<(), Box<ErrorDetail>> 
     Ok(())
 }
 
-fn settle(state: &mut State, key: &Key, phase: Phase) {
+fn settle(state: &mut State, key: &Key, phase: Phase, at: Timestamp) {
     let Some(old) = state.get(key).cloned() else { return };
     state.bump(key);
     let mut record = (*old).clone();
-    record.kind.rules.settled(state, &mut record);
+    if phase == Phase::Succeeded || !matches!(record.kind.operations, Operations::Compute) {
+        record.kind.rules.settled(state, &mut record);
+    }
     record.phase = phase;
     record.busy = None;
     record.etag = state.guid(key, "etag");
+    let kind = record.kind;
     state.replace(record);
+    kind.rules.after(state, key, at);
 }
 
 fn remove_part(state: &mut State, key: &Key, list: &str, name: &str) {
@@ -150,19 +180,19 @@ fn remove_part(state: &mut State, key: &Key, list: &str, name: &str) {
 }
 
 /// Every other resource of a group goes, as far as nothing refers to it: what is left is whole.
-fn remove_some(state: &mut State, group: &Key) {
+fn remove_some(state: &mut State, group: &Key, at: Timestamp) {
     let roots: Vec<Key> =
         state.below(group).filter(|r| r.id.root() == r.id).map(|r| r.id.key().clone()).collect();
     for key in roots.iter().step_by(2) {
         if state.used_by(key, key).is_none() {
-            state.remove(key);
+            state.remove(key, at);
         }
     }
 }
 
-fn remove_group(state: &mut State, key: &Key) -> Result<(), Box<ErrorDetail>> {
+fn remove_group(state: &mut State, key: &Key, at: Timestamp) -> Result<(), Box<ErrorDetail>> {
     if let Some(user) = state.used_by(key, key).cloned() {
-        settle(state, key, Phase::Succeeded);
+        settle(state, key, Phase::Succeeded, at);
         let name = key.rsplit('/').next().unwrap_or_default();
         return Err(Box::new(ErrorDetail::new(
             "ResourceGroupDeletionBlocked",
@@ -172,6 +202,6 @@ fn remove_group(state: &mut State, key: &Key) -> Result<(), Box<ErrorDetail>> {
             ),
         )));
     }
-    state.remove(key);
+    state.remove(key, at);
     Ok(())
 }

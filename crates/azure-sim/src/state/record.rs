@@ -13,6 +13,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     Succeeded,
+    Creating,
     Updating,
     Deleting,
     Failed,
@@ -22,6 +23,7 @@ impl Phase {
     pub fn as_str(&self) -> &'static str {
         match self {
             Phase::Succeeded => "Succeeded",
+            Phase::Creating => "Creating",
             Phase::Updating => "Updating",
             Phase::Deleting => "Deleting",
             Phase::Failed => "Failed",

@@ -122,6 +122,13 @@ impl<T: ArmType> Arm<T> {
         self.read(self.call(Method::GET, id)?).await
     }
 
+    /// With further parameters, such as `$expand`.
+    pub async fn get_with(&self, id: &ResourceId, query: &[(&str, &str)]) -> Result<T::Body, Error> {
+        let mut call = self.call(Method::GET, id)?;
+        call.target = with_query(id.as_str(), self.version(), query);
+        self.read(call).await
+    }
+
     /// Like `get`, but what is not there is `None`.
     pub async fn find(&self, id: &ResourceId) -> Result<Option<T::Body>, Error> {
         match self.get(id).await {

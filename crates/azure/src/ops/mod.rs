@@ -4,11 +4,13 @@
 //! api-version and its struct (`types.rs`). Adding one is adding a row. What has no place in a resource id
 //! (providers, permissions, the list of all resources) is in `scopes.rs`.
 
+mod compute;
 mod handle;
 mod pages;
 mod scopes;
 mod types;
 
+pub use compute::BootDiagnostics;
 pub(crate) use handle::absent;
 pub use handle::{Arm, Condition, Deleted};
 pub use types::*;
@@ -105,7 +107,17 @@ mod tests {
                     .iter()
                     .find(|r| r.kind == parent)
                     .unwrap_or_else(|| panic!("parent of {}", row.kind));
-                parent.id(&group, "p").unwrap()
+                // A grandchild's parent has one of its own.
+                let above = match parent.place == Place::Child {
+                    true => TYPES
+                        .iter()
+                        .find(|r| r.kind == parent.kind.rsplit_once('/').unwrap().0)
+                        .unwrap_or_else(|| panic!("parent of {}", parent.kind))
+                        .id(&group, "a")
+                        .unwrap(),
+                    false => group,
+                };
+                parent.id(&above, "p").unwrap()
             } else {
                 group
             };

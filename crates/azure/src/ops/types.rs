@@ -45,6 +45,23 @@ rows! {
     RouteTables: RouteTable = "Microsoft.Network/routeTables" @ "2024-05-01" in Group;
     Routes: Route = "Microsoft.Network/routeTables/routes" @ "2024-05-01" in Child;
 
+    PrivateEndpoints: PrivateEndpoint = "Microsoft.Network/privateEndpoints" @ "2024-05-01" in Group;
+    PrivateDnsZoneGroups: PrivateDnsZoneGroup = "Microsoft.Network/privateEndpoints/privateDnsZoneGroups" @ "2024-05-01" in Child;
+    PrivateLinkServices: PrivateLinkService = "Microsoft.Network/privateLinkServices" @ "2024-05-01" in Group;
+    /// Approved, rejected and ended by the service; made by the endpoint.
+    PrivateEndpointConnections: PrivateEndpointConnection = "Microsoft.Network/privateLinkServices/privateEndpointConnections" @ "2024-05-01" in Child;
+
+    VirtualMachines: VirtualMachine = "Microsoft.Compute/virtualMachines" @ "2024-03-01" in Group hides "/properties/osProfile/adminPassword" "/properties/osProfile/customData" "/properties/userData";
+    VirtualMachineExtensions: VirtualMachineExtension = "Microsoft.Compute/virtualMachines/extensions" @ "2024-03-01" in Child hides "/properties/protectedSettings";
+    AvailabilitySets: AvailabilitySet = "Microsoft.Compute/availabilitySets" @ "2024-03-01" in Group;
+    Images: Image = "Microsoft.Compute/images" @ "2024-03-01" in Group;
+    Disks: Disk = "Microsoft.Compute/disks" @ "2023-10-02" in Group;
+    Snapshots: Snapshot = "Microsoft.Compute/snapshots" @ "2023-10-02" in Group;
+    DiskEncryptionSets: DiskEncryptionSet = "Microsoft.Compute/diskEncryptionSets" @ "2023-10-02" in Group;
+    Galleries: Gallery = "Microsoft.Compute/galleries" @ "2023-07-03" in Group;
+    GalleryImages: GalleryImage = "Microsoft.Compute/galleries/images" @ "2023-07-03" in Child;
+    GalleryImageVersions: GalleryImageVersion = "Microsoft.Compute/galleries/images/versions" @ "2023-07-03" in Child;
+
     DnsZones: DnsZone = "Microsoft.Network/dnsZones" @ "2018-05-01" in Group;
     DnsA: DnsRecordSet = "Microsoft.Network/dnsZones/A" @ "2018-05-01" in Child;
     DnsAaaa: DnsRecordSet = "Microsoft.Network/dnsZones/AAAA" @ "2018-05-01" in Child;

@@ -17,6 +17,9 @@ pub struct ServeArgs {
     /// Address of the admin API (plain HTTP): journal, leaks, clock
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,
+    /// Address where virtual machines ask for metadata and tokens (plain HTTP)
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    pub imds_listen: SocketAddr,
     /// Keep everything in this directory (created if missing); one simulator at a time
     #[arg(long, value_name = "DIR", default_value = "zaffre-azure", conflicts_with = "in_memory")]
     pub data_dir: PathBuf,

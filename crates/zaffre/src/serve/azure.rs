@@ -66,6 +66,7 @@ fn config(args: &ServeArgs, system_roots: Option<&str>) -> anyhow::Result<Config
         listen: args.listen,
         proxy_listen: args.proxy_listen,
         admin_listen: args.admin_listen,
+        imds_listen: args.imds_listen,
         profile,
         trust,
         data_dir: (!args.in_memory).then(|| args.data_dir.clone()),
@@ -83,6 +84,7 @@ fn explained(e: StartError, args: &ServeArgs) -> anyhow::Error {
                 ("--listen", args.listen),
                 ("--proxy-listen", args.proxy_listen),
                 ("--admin-listen", args.admin_listen),
+                ("--imds-listen", args.imds_listen),
             ];
             let flag = flags.iter().find(|(_, a)| a == address).map_or("--listen", |(flag, _)| flag);
             format!("cannot serve on {address}: choose another with {flag}, or port 0 for any free one")

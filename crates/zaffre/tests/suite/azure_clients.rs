@@ -82,6 +82,22 @@ fn the_azure_cli_with_a_cloud_of_its_own() {
     az_check("custom");
 }
 
+#[test]
+fn the_azure_cli_has_machines() {
+    let Some(python) = tools::python_az() else { return };
+    for way in ["public", "custom"] {
+        let lab = lab();
+        lab.check(lab.command(&python).arg(script("az_machines.py")).arg(way), 6);
+    }
+}
+
+#[test]
+fn the_sdk_for_python_has_machines() {
+    let Some(python) = tools::python_azure() else { return };
+    let lab = lab();
+    lab.check(lab.command(&python).arg(script("test_azure_machines.py")), 6);
+}
+
 /// The executable itself, as a person types it: tables, queries, exit codes.
 #[test]
 fn the_azure_cli_at_the_shell() {

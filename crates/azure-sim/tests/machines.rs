@@ -1,0 +1,595 @@
+//! Machines: composition, refusals, power, happenings.
+
+use crate::support::{Lab, code, lab};
+use azure_sim::{Boot, Happening, Profile, World};
+use serde_json::{Value, json};
+
+const V: &str = "api-version=2024-03-01";
+
+pub struct Site {
+    pub lab: Lab,
+    pub group: String,
+}
+
+impl Site {
+    pub async fn new(profile: Profile) -> Site {
+        let lab = lab(profile).await;
+        let group = lab.group("g");
+        let site = Site { lab, group };
+        site.put("Microsoft.Network/virtualNetworks/v", &json!({"location": "westus2", "properties": {
+            "addressSpace": {"addressPrefixes": ["10.0.0.0/16"]},
+            "subnets": [
+                {"name": "s", "properties": {"addressPrefix": "10.0.0.0/24"}},
+                {"name": "nat", "properties": {"addressPrefix": "10.0.1.0/24", "privateLinkServiceNetworkPolicies": "Disabled"}},
+            ],
+        }}));
+
+        site
+    }
+
+    pub fn id(&self, name: &str) -> String {
+        format!("{}/providers/{name}", self.group)
+    }
+
+    pub fn ask(&self, method: &str, name: &str, body: Option<&Value>) -> azure_sim::Reply {
+        let url = if name.contains('?') { self.id(name) } else { format!("{}?{V}", self.id(name)) };
+        self.lab.ask(method, &url, body)
+    }
+
+    /// Writes and waits.
+    pub fn put(&self, name: &str, body: &Value) -> Value {
+        let reply = self.ask("PUT", name, Some(body));
+        assert!(reply.status.is_success(), "{name}: {reply:?}");
+        self.lab.pass(100);
+        self.get(name)
+    }
+
+    pub fn get(&self, name: &str) -> Value {
+        let reply = self.ask("GET", name, None);
+        assert!(reply.status.is_success(), "{name}: {reply:?}");
+        reply.body.unwrap()
+    }
+
+    pub fn nic(&self, name: &str) -> String {
+        let subnet = self.id("Microsoft.Network/virtualNetworks/v/subnets/s");
+        let nic = format!("Microsoft.Network/networkInterfaces/{name}");
+        self.put(&nic, &json!({"location": "westus2", "properties": {"ipConfigurations": [{"name": "c", "properties": {"subnet": {"id": subnet}}}]}}));
+        self.id(&nic)
+    }
+
+    pub fn machine(&self, nic: &str) -> Value {
+        json!({"location": "westus2", "properties": {
+            "hardwareProfile": {"vmSize": "Standard_D4s_v5"},
+            "storageProfile": {"imageReference": {"publisher": "azureopenshift", "offer": "aro4", "sku": "420-v2", "version": "latest"}},
+            "osProfile": {"computerName": "m", "adminUsername": "core", "adminPassword": "Secret-1234", "customData": "aWduaXRpb24="},
+            "networkProfile": {"networkInterfaces": [{"id": nic}]},
+        }})
+    }
+}
+
+const VM: &str = "Microsoft.Compute/virtualMachines/m";
+
+#[tokio::test]
+async fn a_machine_is_made_of_its_parts() {
+    let site = Site::new(Profile::Real).await;
+    let nic = site.nic("n");
+    let first = site.ask("PUT", VM, Some(&site.machine(&nic)));
+    assert_eq!(first.status, 201);
+    let body = first.body.unwrap();
+    assert_eq!(body["properties"]["provisioningState"], "Creating");
+    assert!(body["properties"]["storageProfile"]["osDisk"]["managedDisk"].get("id").is_none());
+    site.lab.pass(100);
+    let text = site.get(VM).to_string();
+    assert!(
+        !text.contains("aWduaXRpb24=") && !text.contains("Secret-1234") && !text.contains("zaffre"),
+        "{text}"
+    );
+    let vm = site.get(VM);
+    let p = &vm["properties"];
+    assert_eq!(p["storageProfile"]["imageReference"]["exactVersion"], "9.6.20251015");
+    let disk = p["storageProfile"]["osDisk"]["managedDisk"]["id"].as_str().unwrap();
+    assert!(disk.contains("/m_OsDisk_1_"), "{disk}");
+    let disk = site.lab.ask("GET", &format!("{disk}?{V}"), None).body.unwrap();
+    assert_eq!(
+        (disk["managedBy"].as_str(), disk["properties"]["diskState"].as_str()),
+        (vm["id"].as_str(), Some("Attached"))
+    );
+    assert_eq!(
+        (disk["sku"]["name"].as_str(), disk["properties"]["diskSizeGB"].as_u64()),
+        (Some("Premium_LRS"), Some(16))
+    );
+    let nic = site.get("Microsoft.Network/networkInterfaces/n");
+    assert_eq!(nic["properties"]["virtualMachine"]["id"], vm["id"]);
+    assert!(nic["properties"]["macAddress"].as_str().unwrap().starts_with("00-0D-3A-"));
+    let view = site.get(&format!("{VM}?{V}&$expand=instanceView"));
+    assert_eq!(view["properties"]["instanceView"]["statuses"][1]["code"], "PowerState/running");
+    assert!(p.get("instanceView").is_none());
+    // Versions before and after.
+    let old = site.get(&format!("{VM}?api-version=2020-12-01"));
+    assert!(
+        old["properties"].get("timeCreated").is_none()
+            && old["properties"]["storageProfile"]["osDisk"].get("deleteOption").is_none()
+    );
+    let new = site.get(&format!("{VM}?api-version=2026-04-01"));
+    assert!(new.get("etag").is_some() && new["properties"].get("timeCreated").is_some());
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_refused() {
+    let site = Site::new(Profile::Instant).await;
+    let nic = site.nic("n");
+    let good = site.machine(&nic);
+    let cases: Vec<(&str, Value, u16, &str)> = vec![
+        ("/properties/hardwareProfile/vmSize", json!("Standard_Huge"), 400, "InvalidParameter"),
+        ("/properties/hardwareProfile/vmSize", json!("Standard_M8ms"), 409, "SkuNotAvailable"),
+        ("/properties/storageProfile/imageReference/sku", json!("none"), 404, "PlatformImageNotFound"),
+        (
+            "/properties/storageProfile/imageReference",
+            json!({"id": site.id("Microsoft.Compute/images/none")}),
+            404,
+            "NotFound",
+        ),
+        ("/properties/osProfile/customData", json!("?"), 400, "InvalidParameter"),
+        ("/properties/osProfile/customData", json!("A".repeat(87_384)), 400, "InvalidParameter"),
+        ("/properties/osProfile/adminUsername", json!(""), 400, "InvalidParameter"),
+        ("/properties/networkProfile/networkInterfaces", json!([]), 400, "InvalidParameter"),
+        (
+            "/properties/networkProfile/networkInterfaces",
+            json!([{"id": site.id("Microsoft.Network/networkInterfaces/none")}]),
+            404,
+            "NotFound",
+        ),
+        (
+            "/properties/storageProfile/dataDisks",
+            json!([{"lun": 0, "createOption": "Attach", "managedDisk": {"id": site.id("Microsoft.Compute/disks/none")}}]),
+            404,
+            "NotFound",
+        ),
+        (
+            "/properties/storageProfile/dataDisks",
+            json!([{"lun": 0, "diskSizeGB": 4}, {"lun": 0, "diskSizeGB": 4}]),
+            400,
+            "InvalidParameter",
+        ),
+        ("/properties/storageProfile/dataDisks", json!("x"), 400, "InvalidRequestFormat"),
+        ("/zones", json!(["9"]), 400, "InvalidParameter"),
+        (
+            "/identity",
+            json!({"type": "UserAssigned", "userAssignedIdentities": {(site.id("Microsoft.ManagedIdentity/userAssignedIdentities/none")): {}}}),
+            400,
+            "FailedIdentityOperation",
+        ),
+        (
+            "/properties/availabilitySet",
+            json!({"id": site.id("Microsoft.Compute/availabilitySets/none")}),
+            400,
+            "InvalidResourceReference",
+        ),
+    ];
+    for (at, to, status, want) in cases {
+        let mut body = good.clone();
+        match body.pointer_mut(at) {
+            Some(v) => *v = to,
+            None => {
+                let (parent, name) = at.rsplit_once('/').unwrap();
+                body.pointer_mut(parent).unwrap()[name] = to;
+            }
+        }
+        let got = site.ask("PUT", VM, Some(&body));
+        assert_eq!((got.status.as_u16(), code(&got).as_str()), (status, want), "{at}: {got:?}");
+        assert_eq!(site.ask("GET", VM, None).status, 404, "{at} left something behind");
+    }
+    // Nothing happened to any machine.
+    assert!(site.lab.world.machine_events(0).value.is_empty());
+    let set = site.put(
+        "Microsoft.Compute/availabilitySets/a",
+        &json!({"location": "westus2", "sku": {"name": "Aligned"}}),
+    );
+    let mut both = good.clone();
+    both["zones"] = json!(["1"]);
+    both["properties"]["availabilitySet"] = json!({"id": set["id"]});
+    assert_eq!(code(&site.ask("PUT", VM, Some(&both))), "InvalidParameter");
+    site.lab.world.set_quota(site.lab.world.subscription(), "westus2", "cores", 3).unwrap();
+    assert_eq!(code(&site.ask("PUT", VM, Some(&good))), "OperationNotAllowed");
+    site.lab.world.set_quota(site.lab.world.subscription(), "westus2", "cores", 4).unwrap();
+    site.put(VM, &good);
+    let usages = site
+        .lab
+        .ask(
+            "GET",
+            &format!(
+                "/subscriptions/{}/providers/Microsoft.Compute/locations/westus2/usages?{V}",
+                site.lab.world.subscription()
+            ),
+            None,
+        )
+        .body
+        .unwrap();
+    let cores = usages["value"].as_array().unwrap().iter().find(|u| u["name"]["value"] == "cores").unwrap();
+    assert_eq!((cores["currentValue"].as_u64(), cores["limit"].as_u64()), (Some(4), Some(4)));
+}
+
+#[tokio::test]
+async fn who_is_in_use_stays() {
+    let site = Site::new(Profile::Instant).await;
+    let nic = site.nic("n");
+    let set = site.put("Microsoft.Compute/availabilitySets/a", &json!({"location": "westus2"}));
+    let mut body = site.machine(&nic);
+    body["properties"]["availabilitySet"] = json!({"id": set["id"]});
+    let vm = site.put(VM, &body);
+    assert_eq!(
+        site.get("Microsoft.Compute/availabilitySets/a")["properties"]["virtualMachines"][0]["id"],
+        vm["id"]
+    );
+    let disk = vm["properties"]["storageProfile"]["osDisk"]["name"].as_str().unwrap().to_owned();
+    let disk = format!("Microsoft.Compute/disks/{disk}");
+    for (name, status, want) in [
+        ("Microsoft.Network/networkInterfaces/n", 400, "NicInUse"),
+        (disk.as_str(), 409, "OperationNotAllowed"),
+        ("Microsoft.Compute/availabilitySets/a", 409, "OperationNotAllowed"),
+    ] {
+        let got = site.ask("DELETE", name, None);
+        assert_eq!((got.status.as_u16(), code(&got).as_str()), (status, want), "{name}");
+    }
+    // Another machine cannot have the same interface or disk.
+    let got = site.ask("PUT", "Microsoft.Compute/virtualMachines/other", Some(&site.machine(&nic)));
+    assert_eq!(code(&got), "NicInUse");
+    let mut other = site.machine(&site.nic("n2"));
+    other["properties"]["storageProfile"]["dataDisks"] =
+        json!([{"lun": 0, "createOption": "Attach", "managedDisk": {"id": site.id(&disk)}}]);
+    let got = site.ask("PUT", "Microsoft.Compute/virtualMachines/other", Some(&other));
+    assert_eq!(code(&got), "ConflictingUserInput");
+    // Detached by default: the machine goes, its parts stay and are free.
+    assert_eq!(site.ask("DELETE", VM, None).status, 202);
+    assert_eq!(site.ask("GET", VM, None).status, 404);
+    assert_eq!(site.get(&disk)["properties"]["diskState"], "Unattached");
+    assert!(site.get("Microsoft.Network/networkInterfaces/n")["properties"].get("virtualMachine").is_none());
+    assert_eq!(site.ask("DELETE", &disk, None).status, 202);
+    assert_eq!(site.ask("DELETE", "Microsoft.Compute/availabilitySets/a", None).status, 200);
+}
+
+#[tokio::test]
+async fn parts_that_shall_go_go() {
+    let site = Site::new(Profile::Instant).await;
+    let nic = site.nic("n");
+    let kept = site.put("Microsoft.Compute/disks/kept", &json!({"location": "westus2", "sku": {"name": "Premium_LRS"}, "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 64}}));
+    assert_eq!(
+        (kept["properties"]["tier"].as_str(), kept["properties"]["diskIOPSReadWrite"].as_u64()),
+        (Some("P6"), Some(240))
+    );
+    let mut body = site.machine(&nic);
+    body["properties"]["networkProfile"]["networkInterfaces"] =
+        json!([{"id": nic, "properties": {"deleteOption": "Delete"}}]);
+    body["properties"]["storageProfile"]["osDisk"] =
+        json!({"createOption": "FromImage", "deleteOption": "Delete", "name": "os"});
+    body["properties"]["storageProfile"]["dataDisks"] = json!([
+        {"lun": 0, "createOption": "Empty", "diskSizeGB": 8, "name": "made", "deleteOption": "Delete"},
+        {"lun": 1, "createOption": "Attach", "managedDisk": {"id": kept["id"]}},
+    ]);
+    let vm = site.put(VM, &body);
+    assert_eq!(vm["properties"]["storageProfile"]["dataDisks"][1]["name"], "kept");
+    for name in ["os", "made", "kept"] {
+        assert_eq!(
+            site.get(&format!("Microsoft.Compute/disks/{name}"))["properties"]["diskState"],
+            "Attached",
+            "{name}"
+        );
+    }
+    // A patch takes one away: what is not in the list is detached.
+    let change = json!({"properties": {"storageProfile": {"dataDisks": [{"lun": 0, "managedDisk": {"id": site.id("Microsoft.Compute/disks/made")}, "createOption": "Attach", "deleteOption": "Delete"}]}}});
+    assert_eq!(site.ask("PATCH", VM, Some(&change)).status, 200);
+    site.get(VM);
+    assert_eq!(site.get("Microsoft.Compute/disks/kept")["properties"]["diskState"], "Unattached");
+    assert_eq!(site.ask("DELETE", VM, None).status, 202);
+    assert_eq!(site.ask("GET", VM, None).status, 404);
+    for gone in [
+        "Microsoft.Compute/disks/os",
+        "Microsoft.Compute/disks/made",
+        "Microsoft.Network/networkInterfaces/n",
+    ] {
+        assert_eq!(site.ask("GET", gone, None).status, 404, "{gone}");
+    }
+    site.get("Microsoft.Compute/disks/kept");
+    let smaller = json!({"location": "westus2", "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 32}});
+    assert_eq!(code(&site.ask("PUT", "Microsoft.Compute/disks/kept", Some(&smaller))), "OperationNotAllowed");
+}
+
+#[tokio::test]
+async fn what_may_not_change_does_not() {
+    let site = Site::new(Profile::Instant).await;
+    let nic = site.nic("n");
+    let body = site.machine(&nic);
+    let before = site.put(VM, &body);
+    for (at, to) in [
+        ("/properties/osProfile/customData", json!("b3RoZXI=")),
+        ("/properties/osProfile/adminUsername", json!("other")),
+        ("/properties/storageProfile/imageReference/sku", json!("419-v2")),
+    ] {
+        let mut other = body.clone();
+        *other.pointer_mut(at).unwrap() = to;
+        let got = site.ask("PUT", VM, Some(&other));
+        assert_eq!((got.status.as_u16(), code(&got).as_str()), (409, "PropertyChangeNotAllowed"), "{at}");
+    }
+    let resized =
+        json!({"properties": {"hardwareProfile": {"vmSize": "Standard_D8s_v5"}}, "tags": {"a": "b"}});
+    assert_eq!(site.ask("PATCH", VM, Some(&resized)).status, 200);
+    let after = site.get(VM);
+    assert_eq!(after["properties"]["hardwareProfile"]["vmSize"], "Standard_D8s_v5");
+    assert_eq!(after["properties"]["vmId"], before["properties"]["vmId"]);
+    assert_eq!(
+        after["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"],
+        before["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"]
+    );
+}
+
+#[tokio::test]
+async fn power() {
+    let site = Site::new(Profile::Real).await;
+    let nic = site.nic("n");
+    site.put(VM, &site.machine(&nic));
+    let state = |want: &str| {
+        let view = site.get(&format!("{VM}/instanceView"));
+        let codes: Vec<&str> =
+            view["statuses"].as_array().unwrap().iter().filter_map(|s| s["code"].as_str()).collect();
+        assert!(codes.contains(&format!("PowerState/{want}").as_str()), "{codes:?}");
+    };
+    state("running");
+    assert_eq!(code(&site.ask("POST", &format!("{VM}/generalize"), None)), "OperationNotAllowed");
+    for (action, want) in
+        [("powerOff", "stopped"), ("start", "running"), ("restart", "running"), ("deallocate", "deallocated")]
+    {
+        let got = site.ask("POST", &format!("{VM}/{action}"), None);
+        assert_eq!(got.status, 202, "{got:?}");
+        assert!(got.headers.contains_key("azure-asyncoperation") && got.headers.contains_key("location"));
+        let status = got.headers["azure-asyncoperation"].to_str().unwrap().to_owned();
+        assert_eq!(site.lab.ask("GET", &status, None).body.unwrap()["status"], "InProgress");
+        // One at a time.
+        assert_eq!(code(&site.ask("POST", &format!("{VM}/start"), None)), "Conflict");
+        site.lab.pass(120);
+        assert_eq!(site.lab.ask("GET", &status, None).body.unwrap()["status"], "Succeeded");
+        state(want);
+    }
+    let disk = site.get(VM)["properties"]["storageProfile"]["osDisk"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(site.get(&format!("Microsoft.Compute/disks/{disk}"))["properties"]["diskState"], "Reserved");
+    assert_eq!(site.ask("POST", &format!("{VM}/generalize"), None).status, 200);
+    let image = json!({"location": "westus2", "properties": {"sourceVirtualMachine": {"id": site.id(VM)}}});
+    let image = site.put("Microsoft.Compute/images/i", &image);
+    assert_eq!(image["properties"]["storageProfile"]["osDisk"]["osState"], "Generalized");
+    // And a machine from it.
+    let mut second = site.machine(&site.nic("n2"));
+    second["properties"]["storageProfile"] = json!({"imageReference": {"id": image["id"]}});
+    site.put("Microsoft.Compute/virtualMachines/second", &second);
+    let whats: Vec<Happening> = site
+        .lab
+        .world
+        .machine_events(0)
+        .value
+        .iter()
+        .filter(|e| e.id.ends_with("/m"))
+        .map(|e| e.what)
+        .collect();
+    use Happening::*;
+    assert_eq!(whats, [Created, Ready, Stopped, Started, Restarted, Deallocated]);
+}
+
+#[tokio::test]
+async fn galleries() {
+    let site = Site::new(Profile::Instant).await;
+    site.put("Microsoft.Compute/galleries/g", &json!({"location": "westus2"}));
+    let definition = json!({"location": "westus2", "properties": {"osType": "Linux", "osState": "Generalized", "identifier": {"publisher": "p", "offer": "o", "sku": "s"}}});
+    site.put("Microsoft.Compute/galleries/g/images/i", &definition);
+    let snapshot = site.put("Microsoft.Compute/snapshots/s", &json!({"location": "westus2", "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 16}}));
+    for v in ["1.0.9", "1.0.10"] {
+        let body = json!({"location": "westus2", "properties": {"storageProfile": {"osDiskImage": {"source": {"id": snapshot["id"]}}}}});
+        site.put(&format!("Microsoft.Compute/galleries/g/images/i/versions/{v}"), &body);
+    }
+    assert_eq!(
+        code(&site.ask(
+            "PUT",
+            "Microsoft.Compute/galleries/g/images/i/versions/new",
+            Some(&json!({"location": "westus2"}))
+        )),
+        "InvalidParameter"
+    );
+    assert_eq!(code(&site.ask("DELETE", "Microsoft.Compute/galleries/g", None)), "CannotDeleteResource");
+    let mut body = site.machine(&site.nic("n"));
+    body["properties"]["storageProfile"] =
+        json!({"imageReference": {"id": site.id("Microsoft.Compute/galleries/g/images/i")}});
+    let vm = site.put(VM, &body);
+    assert_eq!(vm["properties"]["storageProfile"]["imageReference"]["exactVersion"], "1.0.10");
+}
+
+#[tokio::test]
+async fn a_runtime_is_told_and_tells() {
+    let site = Site::new(Profile::Instant).await;
+    let world = &site.lab.world;
+    world.await_boots(true).unwrap();
+    let mut body = site.machine(&site.nic("n"));
+    body["properties"]["diagnosticsProfile"] = json!({"bootDiagnostics": {"enabled": true}});
+    assert_eq!(site.ask("PUT", VM, Some(&body)).status, 201);
+    let events = world.machine_events(0);
+    let [created] = events.value.as_slice() else { panic!("{events:?}") };
+    assert_eq!(created.what, Happening::Created);
+    let machine = created.machine.clone().unwrap();
+    assert_eq!(machine.custom_data.as_ref().map(|d| d.expose()), Some("aWduaXRpb24="));
+    assert_eq!(machine.interfaces[0].addresses, ["10.0.0.4"]);
+    assert!(!format!("{created:?}").contains("aWdu"), "customData is not printed");
+    // It waits, however often it is looked at.
+    assert_eq!(site.get(VM)["properties"]["provisioningState"], "Creating");
+    world.report_boot(&machine.vm_id, &Boot::Ready, Some("login: ")).unwrap();
+    assert_eq!(site.get(VM)["properties"]["provisioningState"], "Succeeded");
+    let links = site.ask("POST", &format!("{VM}/retrieveBootDiagnosticsData"), None).body.unwrap();
+    let link = links["serialConsoleLogBlobUri"].as_str().unwrap();
+    let log = world.console(&crate::support::call("GET", link, "", None));
+    assert_eq!(log.raw.unwrap(), "login: ");
+    let forged = link.split("sig=").next().unwrap().to_owned() + "sig=0";
+    assert_eq!(world.console(&crate::support::call("GET", &forged, "", None)).status, 404);
+    // A second one does not come up.
+    assert_eq!(
+        site.ask("PUT", "Microsoft.Compute/virtualMachines/bad", Some(&site.machine(&site.nic("n2")))).status,
+        201
+    );
+    let failed = Boot::Failed { code: "OSProvisioningClientError".into(), message: "no ignition".into() };
+    world.report_boot(&site.id("Microsoft.Compute/virtualMachines/bad"), &failed, None).unwrap();
+    assert_eq!(
+        site.get("Microsoft.Compute/virtualMachines/bad")["properties"]["provisioningState"],
+        "Failed"
+    );
+    // A third is never heard of.
+    let third =
+        site.ask("PUT", "Microsoft.Compute/virtualMachines/lost", Some(&site.machine(&site.nic("n3"))));
+    let status = third.headers["azure-asyncoperation"].to_str().unwrap().to_owned();
+    site.lab.pass(1300);
+    let ended = site.lab.ask("GET", &status, None).body.unwrap();
+    assert_eq!(ended["error"]["code"], "OSProvisioningTimedOut", "{ended}");
+    // It comes up after all.
+    world.report_boot(&site.id("Microsoft.Compute/virtualMachines/lost"), &Boot::Ready, None).unwrap();
+    assert!(site.get("Microsoft.Compute/virtualMachines/lost")["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"].is_string());
+    assert!(world.report_boot("nobody", &Boot::Ready, None).is_err());
+    let last = world.machine_events(0).last;
+    let after: Vec<u64> = world.machine_events(last - 1).value.iter().map(|e| e.number).collect();
+    assert_eq!(after, [last]);
+}
+
+#[tokio::test]
+async fn a_delete_goes_before_a_create() {
+    let site = Site::new(Profile::Real).await;
+    let nic = site.nic("n");
+    let put = site.ask("PUT", VM, Some(&site.machine(&nic)));
+    assert_eq!(site.ask("DELETE", VM, None).status, 202);
+    let status = put.headers["azure-asyncoperation"].to_str().unwrap().to_owned();
+    assert_eq!(site.lab.ask("GET", &status, None).body.unwrap()["error"]["code"], "OperationPreempted");
+    site.lab.pass(60);
+    assert_eq!(site.ask("GET", VM, None).status, 404);
+    assert_eq!(site.ask("DELETE", "Microsoft.Network/networkInterfaces/n", None).status, 202);
+}
+
+#[tokio::test]
+async fn happenings_survive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = || azure_sim::Setup {
+        seed: 7,
+        profile: Profile::Instant,
+        limits: None,
+        roles: Vec::new(),
+        issuers: std::sync::Arc::new(azure_sim::HttpsIssuers::new(&[])),
+        clock: clock::ManualClock::new(jiff::Timestamp::from_second(1_700_000_000).unwrap()),
+        proxied: Vec::new(),
+        trust: Vec::new(),
+    };
+    let before = {
+        let world = World::open(setup(), dir.path()).unwrap();
+        let token = world.owner_token().await;
+        let ask = |m: &str, u: &str, b: &Value| world.arm(&crate::support::call(m, u, &token, Some(b)));
+        let g = format!("/subscriptions/{}/resourceGroups/g", world.subscription());
+        ask("PUT", &format!("{g}?api-version=2021-04-01"), &json!({"location": "westus2"}));
+        let v = format!("{g}/providers/Microsoft.Network/virtualNetworks/v");
+        ask(
+            "PUT",
+            &format!("{v}?{V}"),
+            &json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}, "subnets": [{"name": "s", "properties": {"addressPrefix": "10.0.0.0/24"}}]}}),
+        );
+        let n = format!("{g}/providers/Microsoft.Network/networkInterfaces/n");
+        ask(
+            "PUT",
+            &format!("{n}?{V}"),
+            &json!({"location": "westus2", "properties": {"ipConfigurations": [{"name": "c", "properties": {"subnet": {"id": format!("{v}/subnets/s")}}}]}}),
+        );
+        world.await_boots(true).unwrap();
+        let vm = json!({"location": "westus2", "identity": {"type": "SystemAssigned"}, "properties": {
+            "storageProfile": {"imageReference": {"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"}},
+            "osProfile": {"adminUsername": "core", "customData": "aWduaXRpb24="}, "networkProfile": {"networkInterfaces": [{"id": n}]},
+        }});
+        let made = ask("PUT", &format!("{g}/providers/Microsoft.Compute/virtualMachines/m?{V}"), &vm);
+        assert_eq!(made.status, 201, "{made:?}");
+        let events = world.machine_events(0);
+        world.close();
+        events
+    };
+    let world = World::open(setup(), dir.path()).unwrap();
+    assert_eq!(world.machine_events(0), before);
+    let vm_id = before.value[0].vm_id.clone();
+    world.report_boot(&vm_id, &Boot::Ready, None).unwrap();
+    assert_eq!(world.machine(&vm_id).unwrap().provisioning_state, "Succeeded");
+    assert_eq!(world.machine_events(1).value[0].what, Happening::Ready);
+}
+
+#[tokio::test]
+async fn catalogues() {
+    let site = Site::new(Profile::Instant).await;
+    let s = format!("/subscriptions/{}/providers/Microsoft.Compute", site.lab.world.subscription());
+    let get = |path: &str| {
+        let got = site.lab.ask("GET", &format!("{s}/{path}"), None);
+        assert_eq!(got.status, 200, "{path}: {got:?}");
+        got.body.unwrap()
+    };
+    let skus = get("skus?api-version=2021-07-01&$filter=location eq 'westus2'");
+    let all = skus["value"].as_array().unwrap();
+    let find = |n: &str| all.iter().find(|k| k["name"] == n).unwrap();
+    let has = |k: &Value, name: &str| {
+        k["capabilities"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|c| c["name"] == name)
+            .map(|c| c["value"].as_str().unwrap().to_owned())
+    };
+    let d = find("Standard_D8ps_v5");
+    for (name, want) in [
+        ("vCPUs", "8"),
+        ("MemoryGB", "32"),
+        ("CpuArchitectureType", "Arm64"),
+        ("HyperVGenerations", "V2"),
+        ("AcceleratedNetworkingEnabled", "True"),
+        ("EncryptionAtHostSupported", "True"),
+        ("UltraSSDAvailable", "True"),
+    ] {
+        assert_eq!(has(d, name).as_deref(), Some(want), "{name}");
+    }
+    assert_eq!(has(find("Standard_NC4as_T4_v3"), "GPUs").as_deref(), Some("1"));
+    assert_eq!(d["locationInfo"][0]["zones"].as_array().unwrap().len(), 3);
+    assert_eq!(find("Standard_M8ms")["restrictions"][0]["reasonCode"], "NotAvailableForSubscription");
+    assert!(all.iter().all(|k| k["locations"] == json!(["westus2"])));
+    let names = |v: Value| {
+        v.as_array().unwrap().iter().map(|x| x["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(names(get(&format!("locations/westus2/publishers?{V}"))).contains(&"azureopenshift".to_owned()));
+    assert_eq!(
+        names(get(&format!("locations/westus2/publishers/azureopenshift/artifacttypes/vmimage/offers?{V}"))),
+        ["aro4"]
+    );
+    let at = "locations/westus2/publishers/azureopenshift/artifacttypes/vmimage/offers/aro4/skus";
+    assert!(names(get(&format!("{at}?{V}"))).contains(&"420-v2".to_owned()));
+    assert_eq!(names(get(&format!("{at}/420-v2/versions?{V}&$top=1&$orderby=name desc"))), ["9.6.20251015"]);
+    assert_eq!(
+        get(&format!("{at}/420-v2/versions/9.6.20250523?{V}"))["properties"]["hyperVGeneration"],
+        "V2"
+    );
+    assert!(get(&format!("locations/westus2/vmSizes?{V}"))["value"].as_array().unwrap().len() > 50);
+    site.put(VM, &site.machine(&site.nic("n")));
+    let health = site.get(&format!(
+        "{VM}/providers/Microsoft.ResourceHealth/availabilityStatuses/current?api-version=2020-05-01"
+    ));
+    assert_eq!(health["properties"]["availabilityState"], "Available");
+    let status = get(&format!("virtualMachines?{V}&statusOnly=true"));
+    assert!(status["value"][0]["properties"]["instanceView"].is_object());
+    let network = site
+        .lab
+        .ask(
+            "GET",
+            &format!(
+                "/subscriptions/{}/providers/Microsoft.Network/locations/westus2/usages?{V}",
+                site.lab.world.subscription()
+            ),
+            None,
+        )
+        .body
+        .unwrap();
+    assert!(
+        network["value"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|u| u["name"]["value"] == "NetworkInterfaces" && u["currentValue"] == 1)
+    );
+}
