@@ -1,4 +1,5 @@
-//! The marketplace: a few publishers' images.
+//! The marketplace: a few publishers' images. Publishers and offers exist; SKUs and versions other than the recorded
+//! `18.04.202401161` are made up in their form.
 
 /// One offer's image: publisher, offer, SKU, operating system, generation, disk in GiB, versions (oldest first).
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
 //! The machine sizes there are: families as data, sizes by rule.
 //!
-//! Figures are those that Azure publishes for the families that OpenShift runs on, and a few others that tests of
-//! choosers need: Arm, GPUs, no premium disks, a family that a region does not have.
+//! Families that OpenShift runs on, and a few others that tests of choosers need: Arm, GPUs, no premium disks, a family
+//! that a region does not have. Processors and memory follow the names; local disks, disk counts, interfaces and which
+//! region lacks what are plausible, written from memory and not checked against Azure.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
