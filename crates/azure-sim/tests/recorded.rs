@@ -65,19 +65,13 @@ async fn replay(file: &str) -> Vec<String> {
         if RACES.contains(&status) {
             continue;
         }
-        let strange = |p: &str| {
-            let own = match file {
-                "key-vault" => "KeyVault/",
-                "storage-account" => "Storage/",
-                // It begins with a vault that was deleted before.
-                "disk-encryption-set" if n >= 9 && !p.contains("deletedVaults") => "KeyVault/",
-                _ => "nothing",
-            };
-            ["KeyVault/", "Storage/"]
-                .iter()
-                .any(|w| *w != own && p.to_lowercase().contains(&w.to_lowercase()))
+        let strange = |p: &str| match file {
+            // It begins with a vault that was deleted before.
+            "disk-encryption-set" => p.contains("KeyVault/") && (n < 9 || p.contains("deletedVaults")),
+            // Its account was made when accounts had no lowest TLS version.
+            "role-assignment" => p.contains("Storage/"),
+            _ => false,
         };
-        // Types that these recordings are not about.
         if strange(url) {
             continue;
         }
@@ -158,6 +152,10 @@ async fn replay(file: &str) -> Vec<String> {
         }
         if method == "PUT" {
             written.insert(path.to_owned());
+        }
+        // The end of another operation moved the clock past the end of this one.
+        if file == "private-endpoint" && polls && status == 202 && got.status == 200 {
+            continue;
         }
         differ("status", status.to_string(), got.status.as_u16().to_string());
         if !polls {

@@ -76,6 +76,7 @@ impl Rules for Account {
         let tier = if sku.starts_with("Premium") { "Premium" } else { "Standard" };
         doc.insert("sku".into(), json!({"name": sku, "tier": tier}));
         default(doc, "kind", "StorageV2");
+        let blobs_only = doc.get("kind").is_some_and(|k| k == "BlobStorage");
         if doc.get("kind").and_then(Value::as_str).is_none_or(|k| !KINDS.contains(&k)) {
             return Err(bad(
                 "InvalidValuesForRequestParameters",
@@ -124,13 +125,14 @@ impl Rules for Account {
         default(p, "accessTier", "Hot");
         p.insert("creationTime".into(), made);
         let endpoint = |service: &str| format!("https://{name}.{service}.core.windows.net/");
-        p.insert(
-            "primaryEndpoints".into(),
-            json!({
-                "dfs": endpoint("dfs"), "web": endpoint(&format!("z{}.web", blob::zone(&place))), "blob": endpoint("blob"),
-                "queue": endpoint("queue"), "table": endpoint("table"), "file": endpoint("file"),
-            }),
-        );
+        let mut endpoints = json!({
+            "dfs": endpoint("dfs"), "web": endpoint(&format!("z{}.web", blob::zone(&place))), "blob": endpoint("blob"),
+            "queue": endpoint("queue"), "table": endpoint("table"), "file": endpoint("file"),
+        });
+        if let Some(all) = endpoints.as_object_mut().filter(|_| blobs_only) {
+            all.retain(|service, _| !matches!(service.as_str(), "web" | "queue" | "file"));
+        }
+        p.insert("primaryEndpoints".into(), endpoints);
         p.insert("primaryLocation".into(), place.into());
         p.insert("statusOfPrimary".into(), "available".into());
         Ok(())
