@@ -4,7 +4,7 @@ use crate::gateway::NAMESPACES;
 use crate::kinds;
 use crate::rbac::{Assignment, BUILTIN, Role};
 use crate::state::{
-    App, Password, Phase, Principal, PrincipalKind, Record, Secret, State, Subscription, guid, hash,
+    App, Password, Principal, PrincipalKind, Record, Secret, State, Subscription, guid, hash,
 };
 use arm::ResourceId;
 use jiff::Timestamp;
@@ -99,17 +99,8 @@ fn record(kind: &str, id: ResourceId, doc: Value, by: &str, state: &State, now: 
     let Value::Object(doc) = doc else { return None };
     Some(Record {
         etag: state.guid(id.key(), "etag"),
-        id,
-        kind: kinds::kind(kind)?,
-        doc,
-        phase: Phase::Succeeded,
-        busy: None,
-        targets: Vec::new(),
-        created_by: by.into(),
-        created: now,
-        changed_by: by.into(),
-        changed: now,
         seeded: true,
+        ..Record::new(id, kinds::kind(kind)?, doc, by.into(), now)
     })
 }
 

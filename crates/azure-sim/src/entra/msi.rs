@@ -6,7 +6,7 @@
 
 use crate::entra::Caller;
 use crate::kinds::compute_text as text;
-use crate::state::{App, Certificate, Principal, State};
+use crate::state::{Certificate, Principal, State};
 use crate::wire::{Call, Reply};
 use arm::ResourceId;
 use base64::Engine;
@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, PKCS_RSA_SHA256, RsaKeySize,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 /// Whom tokens for this service are for. The public service has a host per region.
@@ -142,29 +142,7 @@ fn own(state: &mut State, id: &ResourceId, base: &str, keys: &mut Vec<KeyPair>, 
 
 fn enrol(state: &mut State, id: &ResourceId, object_id: &str, now: Timestamp) {
     let client_id = crate::state::guid(crate::state::hash(state.seed, &[id.key(), "identity-client"]));
-    let name = id.name().to_owned();
-    state.directory.add_app(App {
-        client_id: client_id.clone(),
-        object_id: state.guid(id.key(), "application"),
-        name: name.clone(),
-        passwords: Vec::new(),
-        certificates: Vec::new(),
-        federated: Vec::new(),
-        enabled: true,
-        created: now,
-        owner: None,
-        managed: true,
-        other: Map::new(),
-    });
-    let kind = crate::state::PrincipalKind::Identity(id.key().clone(), id.as_str().into());
-    state.directory.add(Principal {
-        object_id: object_id.to_owned(),
-        client_id,
-        name,
-        kind,
-        created: now,
-        owner: None,
-    });
+    state.enrol(id, client_id, object_id.to_owned(), now);
 }
 
 fn explicit(

@@ -4,7 +4,7 @@ use crate::gateway::lists::comparison;
 use crate::gateway::{Cx, tree};
 use crate::kinds::{self, show};
 use crate::rbac::{Assignment, Permission, Role};
-use crate::state::{Key, Phase, Record, is_within};
+use crate::state::{Key, Record, is_within};
 use crate::wire::{Fault, Reply};
 use arm::ResourceId;
 use http::StatusCode;
@@ -32,20 +32,7 @@ fn record(
     let by: Arc<str> = cx.caller.object_id.as_str().into();
     let mut doc = Map::new();
     doc.insert("properties".into(), Value::Object(properties));
-    Some(Record {
-        id,
-        kind: kinds::kind(kind)?,
-        doc,
-        etag: String::new(),
-        phase: Phase::Succeeded,
-        busy: None,
-        targets: Vec::new(),
-        created_by: old.map_or_else(|| by.clone(), |o| o.created_by.clone()),
-        created: old.map_or(cx.now, |o| o.created),
-        changed_by: by,
-        changed: cx.now,
-        seeded: false,
-    })
+    Some(Record::new(id, kinds::kind(kind)?, doc, by, cx.now).since(old))
 }
 
 fn scope_key(scope: Option<&ResourceId>) -> Key {

@@ -132,18 +132,9 @@ fn put(cx: &mut Cx<'_>, id: &ResourceId, group: &str) -> Result<Reply, Fault> {
     let flow = Flow { how: How::Async, retry: 5, lasts };
     let (token, _, _) = operations::begin(cx, kind, id, &place.location, flow, effect, "Deploy");
     let record = Record {
-        id: id.clone(),
-        kind,
-        doc,
-        etag: String::new(),
         phase: Phase::Updating,
         busy: Some(Box::new((token.clone(), None))),
-        targets: Vec::new(),
-        created_by: old.as_ref().map_or_else(|| by.clone(), |o| o.created_by.clone()),
-        created: old.as_ref().map_or(cx.now, |o| o.created),
-        changed_by: by,
-        changed: cx.now,
-        seeded: false,
+        ..Record::new(id.clone(), kind, doc, by, cx.now).since(old.as_deref())
     };
     cx.state.put(record.clone(), Vec::new());
     let mut answer = show(cx.state, &record, &cx.version);

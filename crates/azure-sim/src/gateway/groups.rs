@@ -153,19 +153,10 @@ fn put(cx: &mut Cx<'_>, id: &ResourceId, old: Option<&Record>) -> Result<Reply, 
     cx.state.bump(id.key());
     let spelled =
         ResourceId::group_scope(id.subscription().unwrap_or_default(), name).unwrap_or_else(|_| id.clone());
+    let id = old.map_or(spelled, |o| o.id.clone());
     let record = Record {
-        id: old.map_or(spelled, |o| o.id.clone()),
-        kind: group_kind(),
-        doc,
-        etag: String::new(),
-        phase: Phase::Succeeded,
-        busy: None,
-        targets: Vec::new(),
-        created_by: old.map_or_else(|| by.clone(), |o| o.created_by.clone()),
-        created: old.map_or(cx.now, |o| o.created),
-        changed_by: by,
-        changed: cx.now,
         seeded: old.is_some_and(|o| o.seeded),
+        ..Record::new(id, group_kind(), doc, by, cx.now).since(old)
     };
     cx.state.put(record.clone(), Vec::new());
     let status = if old.is_some() { StatusCode::OK } else { StatusCode::CREATED };

@@ -390,21 +390,14 @@ fn write(
         matches!(flow.how, How::Async | How::Accepted | How::AcceptedBody | How::Body | How::Located);
     let mut record = Record {
         etag: cx.state.guid(id.key(), "etag"),
-        kind,
         targets: kinds::targets(&edges),
         phase: match (running, existed, kind.operations) {
             (false, ..) => Phase::Succeeded,
             (true, false, Operations::Compute) => Phase::Creating,
             (true, ..) => Phase::Updating,
         },
-        busy: None,
-        created_by: old.map_or_else(|| by.clone(), |o| o.created_by.clone()),
-        created: old.map_or(cx.now, |o| o.created),
-        changed_by: by,
-        changed: cx.now,
         seeded: old.is_some_and(|o| o.seeded),
-        id,
-        doc,
+        ..Record::new(id, kind, doc, by, cx.now).since(old)
     };
     if !running {
         kind.rules.settled(cx.state, &mut record);

@@ -10,7 +10,6 @@ use arm::{ApiVersion, ResourceId};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 
 pub const DISKS: &str = "Microsoft.Compute/disks";
 
@@ -333,20 +332,10 @@ pub fn make(state: &mut State, new: New<'_>, at: Timestamp) {
     p.insert("uniqueId".into(), state.guid(new.id.key(), "uniqueId").into());
     doc.insert("properties".into(), Value::Object(p));
     let edges = crate::kinds::edges(k, &new.id, &doc);
-    let by: Arc<str> = new.by.created_by.clone();
     let mut record = Record {
         etag: state.guid(new.id.key(), "etag"),
-        kind: k,
         targets: crate::kinds::targets(&edges),
-        phase: Phase::Succeeded,
-        busy: None,
-        created_by: by.clone(),
-        created: at,
-        changed_by: by,
-        changed: at,
-        seeded: false,
-        id: new.id,
-        doc,
+        ..Record::new(new.id, k, doc, new.by.created_by.clone(), at)
     };
     complete(&mut record, false);
     state.put(record, edges);

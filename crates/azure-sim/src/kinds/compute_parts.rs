@@ -1,7 +1,7 @@
 //! What the compute types share: refusals, identities, merging.
 
 use crate::kinds::{Prep, properties};
-use crate::state::{App, Key, Principal, PrincipalKind, Record, State, hash};
+use crate::state::{Key, PrincipalKind, Record, State, hash};
 use crate::wire::{Cause, Fault};
 use arm::ErrorDetail;
 use http::StatusCode;
@@ -172,22 +172,7 @@ pub fn principal(state: &mut State, key: &Key, now: Timestamp) {
         return;
     }
     let client_id = state.guid(key, "identity-client");
-    let name = record.id.name().to_owned();
-    state.directory.add_app(App {
-        client_id: client_id.clone(),
-        object_id: state.guid(key, "application"),
-        name: name.clone(),
-        passwords: Vec::new(),
-        certificates: Vec::new(),
-        federated: Vec::new(),
-        enabled: true,
-        created: now,
-        owner: None,
-        managed: true,
-        other: Map::new(),
-    });
-    let kind = PrincipalKind::Identity(key.clone(), record.id.as_str().into());
-    state.directory.add(Principal { object_id, client_id, name, kind, created: now, owner: None });
+    state.enrol(&record.id, client_id, object_id, now);
 }
 
 /// Takes the fields of `names` over from what was there, if they are not mentioned.

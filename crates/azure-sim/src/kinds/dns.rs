@@ -3,7 +3,7 @@
 use crate::kinds::{
     BASE, Etag, How, Kind, Located, Names, Operations, Prep, Ref, Rules, default, flow, kind, properties,
 };
-use crate::state::{Phase, Record, State};
+use crate::state::{Record, State};
 use crate::wire::Fault;
 use arm::{ApiVersion, ErrorDetail, ResourceId};
 use http::StatusCode;
@@ -121,20 +121,11 @@ fn seed_record(state: &mut State, zone: &Record, kind_path: &str, body: Value, n
     let Value::Object(properties) = body else { return };
     let mut doc = Map::new();
     doc.insert("properties".into(), Value::Object(properties));
-    let etag = state.guid(id.key(), "etag");
     let record = Record {
-        id,
-        kind: k,
-        doc,
-        etag,
-        phase: Phase::Succeeded,
-        busy: None,
-        targets: Vec::new(),
-        created_by: zone.created_by.clone(),
-        created: now,
+        etag: state.guid(id.key(), "etag"),
         changed_by: zone.changed_by.clone(),
-        changed: now,
         seeded: zone.seeded,
+        ..Record::new(id, k, doc, zone.created_by.clone(), now)
     };
     state.put(record, Vec::new());
 }

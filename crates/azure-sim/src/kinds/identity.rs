@@ -1,7 +1,7 @@
 //! User-assigned identities and their federated credentials.
 
 use crate::kinds::{BASE, Etag, Kind, Located, Names, Prep, Rules, properties};
-use crate::state::{App, Principal, PrincipalKind, Record, State};
+use crate::state::{Record, State};
 use crate::wire::Fault;
 use arm::ResourceId;
 use http::StatusCode;
@@ -58,23 +58,7 @@ impl Rules for Identity {
 
     fn created(&self, state: &mut State, record: &Record, now: Timestamp) {
         let text = |name: &str| record.property(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (client_id, object_id) = (text("clientId"), text("principalId"));
-        let name = record.id.name().to_owned();
-        state.directory.add_app(App {
-            client_id: client_id.clone(),
-            object_id: state.guid(record.id.key(), "application"),
-            name: name.clone(),
-            passwords: Vec::new(),
-            certificates: Vec::new(),
-            federated: Vec::new(),
-            enabled: true,
-            created: now,
-            owner: None,
-            managed: true,
-            other: Map::new(),
-        });
-        let kind = PrincipalKind::Identity(record.id.key().clone(), record.id.as_str().into());
-        state.directory.add(Principal { object_id, client_id, name, kind, created: now, owner: None });
+        state.enrol(&record.id, text("clientId"), text("principalId"), now);
     }
 
     fn spell(&self, id: &ResourceId) -> ResourceId {

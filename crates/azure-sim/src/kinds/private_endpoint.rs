@@ -383,17 +383,8 @@ pub fn put_interface(
     let edges = edges(k, &id, &doc);
     let record = Record {
         etag: state.guid(id.key(), "etag"),
-        kind: k,
         targets: targets(&edges),
-        phase: Phase::Succeeded,
-        busy: None,
-        created_by: of.created_by.clone(),
-        created: now,
-        changed_by: of.created_by.clone(),
-        changed: now,
-        seeded: false,
-        id,
-        doc,
+        ..Record::new(id, k, doc, of.created_by.clone(), now)
     };
     state.put(record, edges);
 }
@@ -493,17 +484,7 @@ impl Rules for ZoneGroup {
             state.bump(id.key());
             let record = Record {
                 etag: state.guid(id.key(), "etag"),
-                kind: k,
-                targets: Vec::new(),
-                phase: Phase::Succeeded,
-                busy: None,
-                created_by: group.created_by.clone(),
-                created: at,
-                changed_by: group.created_by.clone(),
-                changed: at,
-                seeded: false,
-                id,
-                doc,
+                ..Record::new(id, k, doc, group.created_by.clone(), at)
             };
             state.put(record, Vec::new());
         }

@@ -256,17 +256,7 @@ impl Rules for Vault {
         doc.insert("vault".into(), Value::Object(record.doc.clone()));
         let gone = Record {
             etag: state.guid(id.key(), "etag"),
-            id,
-            kind,
-            doc,
-            phase: Phase::Succeeded,
-            busy: None,
-            targets: Vec::new(),
-            created_by: record.created_by.clone(),
-            created: record.created,
-            changed_by: record.changed_by.clone(),
-            changed: now,
-            seeded: false,
+            ..Record::new(id, kind, doc, record.changed_by.clone(), now).since(Some(record))
         };
         state.data.set_host(&host(record.id.name()), gone.id.key());
         state.put(gone, Vec::new());

@@ -62,23 +62,8 @@ fn keep(state: &mut State, id: &ResourceId, body: &Value, caller: &Caller, versi
     doc.insert("apiVersion".into(), version.into());
     let by: Arc<str> = caller.object_id.as_str().into();
     let old = old.as_deref();
-    state.put(
-        Record {
-            id: old.map_or_else(|| id.clone(), |o| o.id.clone()),
-            kind: kinds::proxied_kind(),
-            doc,
-            etag: String::new(),
-            phase: Phase::Succeeded,
-            busy: None,
-            targets: Vec::new(),
-            created_by: old.map_or_else(|| by.clone(), |o| o.created_by.clone()),
-            created: old.map_or(now, |o| o.created),
-            changed_by: by,
-            changed: now,
-            seeded: false,
-        },
-        Vec::new(),
-    );
+    let id = old.map_or_else(|| id.clone(), |o| o.id.clone());
+    state.put(Record::new(id, kinds::proxied_kind(), doc, by, now).since(old), Vec::new());
 }
 
 fn mark(state: &mut State, key: &str, phase: Phase) {

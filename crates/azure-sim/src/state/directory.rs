@@ -115,11 +115,16 @@ pub struct Directory {
     pub apps: OrdMap<String, Arc<App>>,
     pub principals: OrdMap<String, Arc<Principal>>,
     by_client: OrdMap<String, String>,
+    /// Managed identities by the resource they belong to.
+    by_resource: OrdMap<Key, String>,
 }
 
 impl Directory {
     pub fn add(&mut self, principal: Principal) {
         self.by_client.insert(principal.client_id.to_lowercase(), principal.object_id.to_lowercase());
+        if let PrincipalKind::Identity(key, _) = &principal.kind {
+            self.by_resource.insert(key.clone(), principal.object_id.to_lowercase());
+        }
         self.principals.insert(principal.object_id.to_lowercase(), Arc::new(principal));
     }
 
@@ -143,23 +148,20 @@ impl Directory {
     pub fn remove_principal(&mut self, object_id: &str) {
         if let Some(p) = self.principals.remove(&object_id.to_lowercase()) {
             self.by_client.remove(&p.client_id.to_lowercase());
+            if let PrincipalKind::Identity(key, _) = &p.kind {
+                self.by_resource.remove(key);
+            }
         }
     }
 
     /// The principal of a managed identity.
     pub fn of_resource(&self, key: &str) -> Option<&Arc<Principal>> {
-        self.principals.values().find(|p| matches!(&p.kind, PrincipalKind::Identity(k, _) if &**k == key))
+        self.principals.get(self.by_resource.get(key)?)
     }
 
     /// A managed identity disappears with its resource.
     pub fn remove_resource(&mut self, key: &str) {
-        let gone: Vec<Arc<Principal>> = self
-            .principals
-            .values()
-            .filter(|p| matches!(&p.kind, PrincipalKind::Identity(k, _) if &**k == key))
-            .cloned()
-            .collect();
-        for p in gone {
+        if let Some(p) = self.of_resource(key).cloned() {
             self.remove_principal(&p.object_id);
             self.apps.remove(&p.client_id.to_lowercase());
         }

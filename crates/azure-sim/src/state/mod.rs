@@ -18,9 +18,11 @@ use crate::kinds::Kind;
 use crate::machines::Machines;
 use crate::rbac::Assignments;
 use crate::trouble::Lags;
+use arm::ResourceId;
 use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
 use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
@@ -145,6 +147,26 @@ impl State {
         self.edges.extend(edges);
         self.by_kind.insert((record.kind.index(), key.clone()));
         self.records.insert(key, Arc::new(record));
+    }
+
+    /// Gives a resource an identity: the application and the principal that nobody else manages.
+    pub fn enrol(&mut self, id: &ResourceId, client_id: String, object_id: String, now: Timestamp) {
+        self.directory.add_app(App {
+            client_id: client_id.clone(),
+            object_id: self.guid(id.key(), "application"),
+            name: id.name().to_owned(),
+            passwords: Vec::new(),
+            certificates: Vec::new(),
+            federated: Vec::new(),
+            enabled: true,
+            created: now,
+            owner: None,
+            managed: true,
+            other: Map::new(),
+        });
+        let kind = PrincipalKind::Identity(id.key().clone(), id.as_str().into());
+        let name = id.name().to_owned();
+        self.directory.add(Principal { object_id, client_id, name, kind, created: now, owner: None });
     }
 
     /// Replaces a record whose references did not change.

@@ -90,6 +90,39 @@ fn fitted_map(m: Map<String, Value>) -> Map<String, Value> {
 }
 
 impl Record {
+    /// A resource that is done, made by somebody just now.
+    pub fn new(
+        id: ResourceId,
+        kind: &'static Kind,
+        doc: Map<String, Value>,
+        by: Arc<str>,
+        now: Timestamp,
+    ) -> Record {
+        Record {
+            id,
+            kind,
+            doc,
+            etag: String::new(),
+            phase: Phase::Succeeded,
+            busy: None,
+            targets: Vec::new(),
+            created_by: by.clone(),
+            created: now,
+            changed_by: by,
+            changed: now,
+            seeded: false,
+        }
+    }
+
+    /// The same, if it was made before and is only changed now.
+    pub fn since(mut self, old: Option<&Record>) -> Record {
+        if let Some(old) = old {
+            self.created_by = old.created_by.clone();
+            self.created = old.created;
+        }
+        self
+    }
+
     /// Takes as little memory as it can.
     pub fn fit(&mut self) {
         self.doc = fitted_map(std::mem::take(&mut self.doc));
