@@ -1,0 +1,82 @@
+//! Which authorities, certificates, bundles and kubeconfigs a control plane has.
+//!
+//! Lists only: whether one is to be issued is decided by [`pki`], and written by whoever keeps them.
+
+mod kubeconfigs;
+mod leaves;
+
+pub use kubeconfigs::{Kubeconfig, kubeconfigs};
+pub use leaves::{Entry, leaves};
+
+use crate::scope::Scope;
+
+/// An authority: the Secret it lies in and the name it signs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ca {
+    pub secret: &'static str,
+    pub common_name: &'static str,
+}
+
+const fn ca(secret: &'static str, common_name: &'static str) -> Ca {
+    Ca { secret, common_name }
+}
+
+/// All authorities but those of break-glass credentials, which the PKI operator keeps short-lived.
+pub const AUTHORITIES: [Ca; 11] = [
+    ca("root-ca", "root-ca"),
+    ca("cluster-signer-ca", "kube-csr-signer"),
+    ca("kas-aggregator-client-signer", "kas-aggregator-client-signer"),
+    ca("kube-control-plane-signer", "kube-control-plane-signer"),
+    ca("kube-apiserver-to-kubelet-signer", "kube-apiserver-to-kubelet-signer"),
+    ca("system-admin-signer", "system-admin-signer"),
+    ca("hcco-signer", "hcco-signer"),
+    ca("kas-bootstrap-container-signer", "kas-bootstrap-container-signer"),
+    ca("etcd-signer", "etcd-signer"),
+    ca("etcd-metrics-signer", "etcd-metrics-signer"),
+    ca("konnectivity-signer", "konnectivity-signer"),
+];
+
+/// What is trusted together: a ConfigMap with `ca.crt`, made of authorities (each with its successor and predecessor).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    pub config_map: &'static str,
+    pub key: &'static str,
+    pub authorities: &'static [&'static str],
+}
+
+const fn trust(config_map: &'static str, authorities: &'static [&'static str]) -> Trust {
+    Trust { config_map, key: "ca.crt", authorities }
+}
+
+/// Everybody whose client certificates the API server takes.
+const CLIENTS: &[&str] = &[
+    "cluster-signer-ca",
+    "kube-control-plane-signer",
+    "kube-apiserver-to-kubelet-signer",
+    "system-admin-signer",
+    "hcco-signer",
+    "kas-bootstrap-container-signer",
+];
+
+pub const BUNDLES: [Trust; 9] = [
+    trust("root-ca", &["root-ca"]),
+    trust("client-ca", CLIENTS),
+    trust("total-client-ca", CLIENTS),
+    trust("kubelet-client-ca", &["cluster-signer-ca", "kube-apiserver-to-kubelet-signer"]),
+    trust("aggregator-client-ca", &["kas-aggregator-client-signer"]),
+    trust("etcd-ca", &["etcd-signer"]),
+    trust("etcd-metrics-ca", &["etcd-metrics-signer"]),
+    trust("konnectivity-ca-bundle", &["konnectivity-signer"]),
+    trust("oauth-master-ca-bundle", &["root-ca"]),
+];
+
+/// Secrets of random text that are made once and kept: name, key, and how many bytes.
+pub fn generated(scope: &Scope) -> Vec<(&'static str, &'static str, usize)> {
+    let mut list = vec![("kubeadmin-password", "password", 23)];
+    if scope.oauth() {
+        list.push(("oauth-openshift-session", "v4-0-config-system-session", 32));
+    } else {
+        list.clear();
+    }
+    list
+}

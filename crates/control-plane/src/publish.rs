@@ -1,0 +1,97 @@
+//! Services and Routes of a control plane: they come first, because what they are given (names, addresses) stands in
+//! certificates and configuration.
+
+use crate::scope::{Endpoint, Publish, Scope};
+use serde_json::{Value, json};
+
+/// Port of the API's own balancer; 6443 is what nodes reach inside.
+const BALANCER_PORT: u16 = 7443;
+const PREFIX: &str = "hypershift.openshift.io";
+
+fn service(scope: &Scope, name: &str, app: &str, port: u16, target: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": scope.namespace, "labels": {"app": app}},
+        "spec": {"type": "ClusterIP", "selector": {"app": app},
+            "ports": [{"name": "https", "port": port, "protocol": "TCP", "targetPort": target}]},
+    })
+}
+
+/// A balancer of its own, with its name for external-dns.
+fn balancer(scope: &Scope, mut service: Value, host: &str) -> Value {
+    service["spec"]["type"] = json!("LoadBalancer");
+    if !host.is_empty() {
+        service["metadata"]["annotations"]["external-dns.alpha.kubernetes.io/hostname"] = json!(host);
+    }
+    if !scope.network.allowed.is_empty() {
+        service["spec"]["loadBalancerSourceRanges"] = json!(scope.network.allowed);
+    }
+    service
+}
+
+/// TLS is passed on by name and ends where it belongs.
+fn route(scope: &Scope, name: &str, host: &str, service: &str, port: u16) -> Value {
+    let mut route = json!({
+        "apiVersion": "route.openshift.io/v1", "kind": "Route",
+        "metadata": {"name": name, "namespace": scope.namespace,
+            "labels": {format!("{PREFIX}/hosted-control-plane"): scope.namespace}},
+        "spec": {
+            "to": {"kind": "Service", "name": service, "weight": 100},
+            "port": {"targetPort": port},
+            "tls": {"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
+            "wildcardPolicy": "None",
+        },
+    });
+    if !host.is_empty() {
+        route["spec"]["host"] = json!(host);
+    }
+    route
+}
+
+/// Everything a control plane is reached by.
+pub fn objects(scope: &Scope) -> Vec<Value> {
+    let mut all = vec![
+        service(scope, "kube-apiserver", "kube-apiserver", scope.network.api_port, json!("client")),
+        service(scope, "konnectivity-server", "kube-apiserver", 8091, json!(8091)),
+        service(scope, "openshift-apiserver", "openshift-apiserver", 443, json!(8443)),
+        service(scope, "packageserver", "packageserver", 443, json!(5443)),
+    ];
+    let e = &scope.endpoints;
+    let published = |all: &mut Vec<Value>, at: &Endpoint, name: &str, to: &str, port: u16| {
+        if at.publish == Publish::Route {
+            all.push(route(scope, name, &at.host, to, port));
+        }
+    };
+    match e.api.publish {
+        Publish::LoadBalancer => {
+            let own = service(scope, "kube-apiserverlb", "kube-apiserver", BALANCER_PORT, json!("client"));
+            all.push(balancer(scope, own, &e.api.host));
+        }
+        Publish::Route => {
+            all.push(route(scope, "kube-apiserver", &e.api.host, "kube-apiserver", scope.network.api_port))
+        }
+    }
+    if scope.reach.private() {
+        all.push(service(
+            scope,
+            "kube-apiserver-private",
+            "kube-apiserver",
+            scope.network.api_port,
+            json!("client"),
+        ));
+    }
+    published(&mut all, &e.konnectivity, "konnectivity-server", "konnectivity-server", 8091);
+    published(&mut all, &e.ignition, "ignition-server", "ignition-server-proxy", 443);
+    if scope.oauth() {
+        all.push(service(scope, "openshift-oauth-apiserver", "openshift-oauth-apiserver", 443, json!(8443)));
+        let own = service(scope, "oauth-openshift", "oauth-openshift", 6443, json!(6443));
+        match e.oauth.publish {
+            Publish::LoadBalancer => all.push(balancer(scope, own, &e.oauth.host)),
+            Publish::Route => {
+                all.push(own);
+                published(&mut all, &e.oauth, "oauth", "oauth-openshift", 6443);
+            }
+        }
+    }
+    all
+}

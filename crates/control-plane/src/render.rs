@@ -1,0 +1,87 @@
+//! From facts to objects.
+
+use crate::component::Component;
+use crate::pod::Pod;
+use crate::scope::Scope;
+use crate::{Error, defaults, inject, table, words};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What the Secrets and ConfigMaps that pods mount hold.
+pub trait Materials {
+    fn data(&self, kind: &str, name: &str) -> Option<BTreeMap<String, Vec<u8>>>;
+}
+
+/// A component's objects, the workload last: what it mounts is there before it starts.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    pub name: &'static str,
+    pub objects: Vec<Value>,
+}
+
+/// Renders every component that is wanted, in the order of the table.
+pub fn render(scope: &Scope, materials: &dyn Materials) -> Result<Vec<Rendered>, Error> {
+    table::all().iter().filter(|c| (c.when)(scope)).map(|c| one(scope, c, materials)).collect()
+}
+
+/// Renders one component.
+pub fn one(scope: &Scope, component: &Component, materials: &dyn Materials) -> Result<Rendered, Error> {
+    let mut objects = (component.config)(scope)?;
+    if let Some(text) = component.objects {
+        for mut object in documents(component, text)? {
+            words::fill(scope, component.name, &mut object)?;
+            objects.push(object);
+        }
+    }
+    let mut workload = documents(component, component.workload)?.pop().unwrap_or(Value::Null);
+    words::fill(scope, component.name, &mut workload)?;
+    {
+        let mut pod = Pod::of(&mut workload).ok_or_else(|| missing(component, "a pod template"))?;
+        (component.adapt)(scope, &mut pod)?;
+        inject::inject(scope, component, &mut pod)?;
+    }
+    (component.shape)(scope, &mut workload);
+    defaults::complete(scope, component, &mut workload)?;
+    if let Some(mut pod) = Pod::of(&mut workload) {
+        let own = Own { objects: &objects, rest: materials };
+        defaults::hash(&mut pod, &own);
+    }
+    objects.push(workload);
+    for object in &mut objects {
+        belong(scope, component, object);
+    }
+    Ok(Rendered { name: component.name, objects })
+}
+
+/// Everything lies in the control plane's namespace and says whose it is.
+fn belong(scope: &Scope, component: &Component, object: &mut Value) {
+    object["metadata"]["namespace"] = json!(scope.namespace);
+    object["metadata"]["labels"]["hypershift.openshift.io/control-plane-component"] = json!(component.name);
+    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+        subject["namespace"] = json!(scope.namespace);
+    }
+}
+
+fn missing(component: &Component, what: &str) -> Error {
+    Error::Manifest { component: component.name.to_owned(), what: what.to_owned() }
+}
+
+fn documents(component: &Component, text: &str) -> Result<Vec<Value>, Error> {
+    let read: Result<Vec<Value>, _> = text.split("\n---\n").map(serde_saphyr::from_str).collect();
+    read.map_err(|e| missing(component, &format!("YAML that can be read ({e})")))
+}
+
+/// What the component itself brings counts before what is already there.
+struct Own<'a> {
+    objects: &'a [Value],
+    rest: &'a dyn Materials,
+}
+
+impl Materials for Own<'_> {
+    fn data(&self, kind: &str, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+        let own = self.objects.iter().find(|o| o["kind"] == kind && o["metadata"]["name"] == name);
+        let Some(own) = own else { return self.rest.data(kind, name) };
+        let fields = ["data", "stringData"].into_iter().filter_map(|f| own[f].as_object()).flatten();
+        Some(fields.map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().as_bytes().to_vec())).collect())
+    }
+}

@@ -1,0 +1,261 @@
+//! The facts of one hosted cluster that its control plane depends on.
+//!
+//! They come from the HostedControlPlane, its release and the management cluster, read and validated elsewhere.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// Everything rendering knows.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    pub name: String,
+    /// Of the control plane.
+    pub namespace: String,
+    pub infra_id: String,
+    pub cluster_id: String,
+    /// Issuer of service-account tokens.
+    pub issuer: String,
+    pub azure: Azure,
+    pub identity: Identity,
+    pub release: Release,
+    pub available: Availability,
+    pub network: Network,
+    pub endpoints: Endpoints,
+    pub reach: Reach,
+    pub etcd: Etcd,
+    pub encryption: Option<Encryption>,
+    /// Capabilities that were turned off, by their names (`ImageRegistry`, `Console`, …).
+    pub disabled: BTreeSet<String>,
+    /// The `spec.configuration` of the cluster: OpenShift's own config kinds.
+    pub configuration: Value,
+    /// Catalogs run beside the control plane and not in the guest.
+    pub catalogs_here: bool,
+    pub pods: Pods,
+    pub annotations: BTreeMap<String, String>,
+    pub management: Management,
+    /// Metrics are forwarded out of the guest.
+    pub metrics_forwarding: bool,
+    pub fips: bool,
+    /// Names of Secrets or ConfigMaps a user gave us.
+    pub trust_bundle: Option<String>,
+    pub audit_webhook: Option<String>,
+}
+
+/// Where in Azure.
+#[derive(Clone, Debug)]
+pub struct Azure {
+    pub cloud: String,
+    pub tenant: String,
+    pub subscription: String,
+    pub resource_group: String,
+    pub location: String,
+    pub vnet: Named,
+    pub subnet: String,
+    pub security_group: Named,
+}
+
+/// A resource and the group it is in.
+#[derive(Clone, Debug)]
+pub struct Named {
+    pub name: String,
+    pub group: String,
+}
+
+/// How components prove to Azure who they are. Decided by the cluster alone, never by the process.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// Self-managed: minted tokens, exchanged by federation. Client ids by component.
+    Workload(BTreeMap<Who, String>),
+    /// ARO HCP: certificates in a vault, mounted by a CSI driver.
+    Managed { vault: String, tenant: String, reader: String, secrets: BTreeMap<Who, VaultSecret> },
+}
+
+/// Who needs an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    CloudProvider,
+    NodePoolManagement,
+    ControlPlaneOperator,
+    Ingress,
+    Network,
+    Disk,
+    File,
+    ImageRegistry,
+    Kms,
+}
+
+/// A credential in the vault.
+#[derive(Clone, Debug)]
+pub struct VaultSecret {
+    pub name: String,
+    pub encoding: String,
+    pub client_id: String,
+}
+
+impl Identity {
+    pub fn managed(&self) -> bool {
+        matches!(self, Identity::Managed { .. })
+    }
+
+    pub fn client_id(&self, who: Who) -> Option<&str> {
+        match self {
+            Identity::Workload(ids) => ids.get(&who).map(String::as_str),
+            Identity::Managed { secrets, .. } => secrets.get(&who).map(|s| s.client_id.as_str()),
+        }
+    }
+
+    pub fn secret(&self, who: Who) -> Option<&VaultSecret> {
+        match self {
+            Identity::Workload(_) => None,
+            Identity::Managed { secrets, .. } => secrets.get(&who),
+        }
+    }
+}
+
+/// What is installed.
+#[derive(Clone, Debug)]
+pub struct Release {
+    pub image: String,
+    pub version: String,
+    pub kubernetes: String,
+    /// Images by their key in the payload.
+    pub images: BTreeMap<String, String>,
+    /// The image with our own programs.
+    pub ours: String,
+    /// `source=mirror,…` as the programs take it.
+    pub registry_overrides: String,
+}
+
+impl Release {
+    /// Major and minor, with 5.x counted on from 4.23.
+    pub fn minor(&self) -> u32 {
+        let mut parts = self.version.split(['.', '-']).map(|p| p.parse::<u32>().unwrap_or(0));
+        match (parts.next(), parts.next()) {
+            (Some(5), Some(minor)) => 23 + minor,
+            (_, minor) => minor.unwrap_or(0),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Availability {
+    Single,
+    High,
+}
+
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub kind: String,
+    pub cluster: Vec<String>,
+    pub service: Vec<String>,
+    pub machine: Vec<String>,
+    /// Where pods in the guest find the API, outside of all ranges.
+    pub advertise: IpAddr,
+    pub api_port: u16,
+    pub allocate_node_cidrs: bool,
+    /// Who may call the API; everybody if empty.
+    pub allowed: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Endpoints {
+    pub api: Endpoint,
+    pub oauth: Endpoint,
+    pub konnectivity: Endpoint,
+    pub ignition: Endpoint,
+    /// Where the API is from inside the management cluster, if it is private.
+    pub private_api: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Endpoint {
+    pub host: String,
+    pub port: u16,
+    pub publish: Publish,
+}
+
+/// How an endpoint is reached from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Publish {
+    /// By name, through a router.
+    #[default]
+    Route,
+    /// At an address of its own.
+    LoadBalancer,
+}
+
+/// Who may reach the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Public,
+    PublicAndPrivate,
+    Private,
+    /// Private, by a network instance the router joins.
+    Swift(String),
+}
+
+impl Reach {
+    pub fn private(&self) -> bool {
+        *self != Reach::Public
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Etcd {
+    Managed { size: String, class: Option<String>, restore: Option<String> },
+    Unmanaged { endpoint: String, client_secret: String },
+}
+
+/// How secrets are encrypted at rest.
+#[derive(Clone, Debug)]
+pub enum Encryption {
+    Kms { active: KmsKey, backup: Option<KmsKey>, private: bool },
+    Aescbc { active: String, backup: Option<String> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KmsKey {
+    pub vault: String,
+    pub name: String,
+    pub version: String,
+    pub managed_hsm: bool,
+}
+
+/// What users may say about all pods.
+#[derive(Clone, Debug, Default)]
+pub struct Pods {
+    pub node_selector: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    pub tolerations: Vec<Value>,
+}
+
+/// What is known of the cluster everything runs in.
+#[derive(Clone, Debug)]
+pub struct Management {
+    /// OpenShift picks user ids itself and has Routes.
+    pub openshift: bool,
+    /// The user that pods of this namespace run as, elsewhere.
+    pub uid: Option<i64>,
+    /// Minor version of its Kubernetes.
+    pub minor: u32,
+}
+
+impl Scope {
+    pub fn ha(&self) -> bool {
+        self.available == Availability::High
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(&format!("hypershift.openshift.io/{key}")).map(String::as_str)
+    }
+
+    /// Logins go through OpenShift's own OAuth server.
+    pub fn oauth(&self) -> bool {
+        !matches!(self.configuration["authentication"]["type"].as_str(), Some("OIDC" | "None"))
+    }
+
+    pub fn capable(&self, capability: &str) -> bool {
+        !self.disabled.contains(capability)
+    }
+}

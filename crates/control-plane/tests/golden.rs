@@ -1,0 +1,153 @@
+//! Golden objects: two clusters in full, the others as what differs from one of them.
+
+use crate::world::{Names, managed, release, self_managed};
+use control_plane::scope::*;
+use control_plane::{Scope, policies, publish, render};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use testkit::golden::Set;
+
+fn yaml(objects: &[Value]) -> String {
+    objects.iter().map(|o| format!("---\n{}", serde_saphyr::to_string(o).unwrap())).collect()
+}
+
+/// All files of a cluster by name.
+fn files(scope: &Scope) -> BTreeMap<String, String> {
+    let rendered = render(scope, &Names).unwrap();
+    let mut files: BTreeMap<String, String> =
+        rendered.iter().map(|r| (format!("{}.yaml", r.name), yaml(&r.objects))).collect();
+    files.insert("network-policies.yaml".into(), yaml(&policies(scope, &["10.0.0.1/32".into()])));
+    files.insert("published.yaml".into(), yaml(&publish::objects(scope)));
+    files
+}
+
+/// What differs between two clusters, file by file.
+fn difference(base: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> String {
+    let mut out = String::new();
+    let empty = String::new();
+    let names: std::collections::BTreeSet<&String> = base.keys().chain(other.keys()).collect();
+    for name in names {
+        match (base.get(name), other.get(name)) {
+            (Some(_), None) => out.push_str(&format!("=== {name}: not there\n")),
+            (a, Some(b)) if a != Some(b) => {
+                let a = a.unwrap_or(&empty);
+                if a.is_empty() {
+                    // A whole component more: its names are enough, its text is in the other base.
+                    let objects = b.matches("\nkind: ").count();
+                    out.push_str(&format!("=== {name}: added, {objects} objects\n"));
+                    continue;
+                }
+                out.push_str(&format!("=== {name}\n"));
+                let diff = similar::TextDiff::from_lines(a.as_str(), b.as_str());
+                out.push_str(&diff.unified_diff().context_radius(1).to_string());
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn every_object_of_every_flavour() {
+    let mut set = Set::new(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"),
+        testkit::Mode::from_env(),
+    );
+    let own = files(&self_managed());
+    let aro = files(&managed());
+    for (directory, files) in [("self-managed", &own), ("managed", &aro)] {
+        for (name, text) in files {
+            set.text(&format!("{directory}/{name}"), text);
+        }
+    }
+    for (name, scope) in variants() {
+        let base = if scope.identity.managed() { &aro } else { &own };
+        set.text(&format!("{name}.diff"), &difference(base, &files(&scope)));
+    }
+    set.assert();
+}
+
+fn variants() -> Vec<(&'static str, Scope)> {
+    let kms = |backup: bool| {
+        let key = |version: &str| KmsKey {
+            vault: "demo-kms".into(),
+            name: "etcd".into(),
+            version: version.into(),
+            managed_hsm: false,
+        };
+        Some(Encryption::Kms { active: key("2"), backup: backup.then(|| key("1")), private: false })
+    };
+    let private = |reach: Reach, s: Scope| Scope {
+        endpoints: Endpoints { private_api: Some("api.demo.hypershift.local".into()), ..s.endpoints.clone() },
+        reach,
+        ..s
+    };
+    vec![
+        ("self-managed-ha", Scope { available: Availability::High, ..self_managed() }),
+        ("self-managed-private", private(Reach::Private, self_managed())),
+        ("self-managed-public-and-private", private(Reach::PublicAndPrivate, self_managed())),
+        ("self-managed-kms", Scope { encryption: kms(false), ..self_managed() }),
+        ("self-managed-kms-rotation", Scope { encryption: kms(true), ..self_managed() }),
+        (
+            "self-managed-aescbc",
+            Scope {
+                encryption: Some(Encryption::Aescbc { active: "key-1".into(), backup: None }),
+                ..self_managed()
+            },
+        ),
+        (
+            "self-managed-capabilities",
+            Scope {
+                disabled: ["ImageRegistry", "Console", "Ingress", "NodeTuning"].map(str::to_owned).into(),
+                ..self_managed()
+            },
+        ),
+        ("self-managed-next-release", Scope { release: release("4.20.1"), ..self_managed() }),
+        (
+            "self-managed-oidc",
+            Scope {
+                configuration: json!({"authentication": {"type": "OIDC", "oidcProviders": [{
+                    "name": "entra", "issuer": {"issuerURL": "https://login.example.com/t/v2.0", "audiences": ["app"]},
+                    "claimMappings": {"username": {"claim": "email"}, "groups": {"claim": "groups", "prefix": "entra:"}},
+                    "claimValidationRules": [{"type": "RequiredClaim", "requiredClaim": {"claim": "tid", "requiredValue": "t"}}]}]},
+                    "apiServer": {"audit": {"profile": "WriteRequestBodies"}, "tlsSecurityProfile": {"type": "Modern", "modern": {}}}}),
+                ..self_managed()
+            },
+        ),
+        (
+            "self-managed-unmanaged-etcd",
+            Scope {
+                etcd: Etcd::Unmanaged {
+                    endpoint: "https://etcd.example.com:2379".into(),
+                    client_secret: "etcd-tls".into(),
+                },
+                ..self_managed()
+            },
+        ),
+        (
+            "self-managed-restored",
+            Scope {
+                etcd: Etcd::Managed {
+                    size: "16Gi".into(),
+                    class: Some("managed-premium".into()),
+                    restore: Some("https://demo.blob.core.windows.net/backups/1.db?sig=x".into()),
+                },
+                ..self_managed()
+            },
+        ),
+        (
+            "self-managed-old-management",
+            Scope { management: Management { openshift: true, uid: None, minor: 28 }, ..self_managed() },
+        ),
+        ("managed-single", Scope { available: Availability::Single, ..managed() }),
+        (
+            "managed-public",
+            Scope {
+                reach: Reach::Public,
+                endpoints: Endpoints { private_api: None, ..managed().endpoints },
+                ..managed()
+            },
+        ),
+        ("managed-no-kms", Scope { encryption: None, ..managed() }),
+    ]
+}

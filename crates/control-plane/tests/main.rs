@@ -1,0 +1,8 @@
+//! What is rendered, for whom, and that it is what OpenShift's images expect.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod certificates;
+mod expected;
+mod golden;
+mod rules;
+mod world;

@@ -1,0 +1,196 @@
+//! Rules that hold for all components.
+
+use crate::world::{Names, managed, self_managed};
+use control_plane::scope::*;
+use control_plane::{Error, Scope, render, table};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+fn workload<'a>(rendered: &'a [control_plane::Rendered], name: &str) -> &'a Value {
+    rendered.iter().find(|r| r.name == name).unwrap().objects.last().unwrap()
+}
+
+#[test]
+fn dependencies_exist_and_have_no_cycle() {
+    let all: BTreeMap<&str, Vec<&str>> =
+        table::all().iter().map(|c| (c.name, c.dependencies().collect())).collect();
+    assert_eq!(all.len(), table::all().len(), "names are unique");
+    let mut done: Vec<&str> = Vec::new();
+    while done.len() < all.len() {
+        let next: Vec<&str> = all
+            .iter()
+            .filter(|(n, deps)| !done.contains(n) && deps.iter().all(|d| done.contains(d)))
+            .map(|(n, _)| *n)
+            .collect();
+        assert!(
+            !next.is_empty(),
+            "these wait for each other or for nobody: {:?}",
+            all.keys().filter(|k| !done.contains(k)).collect::<Vec<_>>()
+        );
+        done.extend(next);
+    }
+}
+
+#[test]
+fn every_pod_is_hardened_and_placed() {
+    for scope in [self_managed(), managed()] {
+        for r in render(&scope, &Names).unwrap() {
+            let w = r.objects.last().unwrap();
+            let at =
+                if w["kind"] == "CronJob" { "/spec/jobTemplate/spec/template" } else { "/spec/template" };
+            let pod = w.pointer(at).unwrap();
+            let component = table::find(r.name).unwrap();
+            assert_eq!(pod["spec"]["automountServiceAccountToken"], component.management, "{}", r.name);
+            assert!(pod["spec"]["priorityClassName"].as_str().unwrap().starts_with("hypershift-"));
+            assert!(
+                pod["metadata"]["annotations"]["component.hypershift.openshift.io/config-hash"].is_string()
+            );
+            for list in ["containers", "initContainers"] {
+                for c in pod["spec"][list].as_array().into_iter().flatten() {
+                    assert_eq!(
+                        c["securityContext"]["readOnlyRootFilesystem"], true,
+                        "{} {}",
+                        r.name, c["name"]
+                    );
+                    assert!(
+                        c["image"].as_str().unwrap().contains('/'),
+                        "{} {}: {}",
+                        r.name,
+                        c["name"],
+                        c["image"]
+                    );
+                }
+            }
+            let text = w.to_string();
+            assert!(!text.contains("{{") || r.name == "oauth-openshift", "{} has a word left", r.name);
+        }
+    }
+}
+
+#[test]
+fn flavours_never_mix() {
+    let own = render(&self_managed(), &Names).unwrap();
+    let aro = render(&managed(), &Names).unwrap();
+    let text = |r: &[control_plane::Rendered]| {
+        r.iter().flat_map(|r| &r.objects).map(Value::to_string).collect::<String>()
+    };
+    let (own, aro) = (text(&own), text(&aro));
+    assert!(!own.contains("SecretProviderClass") && !own.contains("MANAGED_") && !own.contains("ARO_HCP"));
+    assert!(own.contains("cloud-token-minter") && own.contains("AZURE_FEDERATED_TOKEN_FILE"));
+    assert!(!aro.contains("cloud-token-minter") && !aro.contains("AZURE_FEDERATED_TOKEN_FILE"));
+    assert!(aro.contains("SecretProviderClass"));
+}
+
+#[test]
+fn replicas_follow_the_availability() {
+    let ha = render(&managed(), &Names).unwrap();
+    assert_eq!(workload(&ha, "etcd")["spec"]["replicas"], 3);
+    assert_eq!(workload(&ha, "kube-controller-manager")["spec"]["replicas"], 2);
+    assert_eq!(workload(&ha, "cluster-version-operator")["spec"]["replicas"], 1);
+    assert_eq!(
+        workload(&ha, "kube-apiserver")["spec"]["strategy"]["rollingUpdate"],
+        json!({"maxSurge": 0, "maxUnavailable": 1})
+    );
+    let one = render(&self_managed(), &Names).unwrap();
+    assert!(one.iter().all(|r| r.objects.last().unwrap()["spec"]["replicas"].as_u64().unwrap_or(1) == 1));
+}
+
+#[test]
+fn a_swapped_value_changes_the_hash() {
+    struct Two(bool);
+    impl control_plane::Materials for Two {
+        fn data(&self, _: &str, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+            let (a, b) = if self.0 && name == "kas-server-crt" { ("y", "x") } else { ("x", "y") };
+            Some([("a".to_owned(), a.into()), ("b".to_owned(), b.into())].into())
+        }
+    }
+    let hash = |m: &Two| {
+        let r = render(&self_managed(), m).unwrap();
+        workload(&r, "kube-apiserver")["spec"]["template"]["metadata"]["annotations"].clone()
+    };
+    assert_ne!(hash(&Two(false)), hash(&Two(true)));
+    assert_eq!(hash(&Two(false)), hash(&Two(false)));
+}
+
+#[test]
+fn annotations_reach_the_programs() {
+    let set = |pairs: &[(&str, &str)]| Scope {
+        annotations: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        ..self_managed()
+    };
+    let scope = set(&[
+        ("hypershift.openshift.io/restart-date", "today"),
+        ("hypershift.openshift.io/kube-apiserver-gomemlimit", "2GiB"),
+        ("hypershift.openshift.io/image-overrides", "etcd=quay.example/mine:1"),
+        ("hypershift.openshift.io/etcd-priority-class", "hypershift-mine"),
+        (
+            "resource-request-override.hypershift.openshift.io/kube-apiserver.kube-apiserver",
+            "memory=3Gi,cpu=2",
+        ),
+    ]);
+    let r = render(&scope, &Names).unwrap();
+    let api = workload(&r, "kube-apiserver").to_string();
+    assert!(api.contains("\"restart-date\"") || api.contains("restart-date\":\"today"));
+    assert!(api.contains("{\"name\":\"GOMEMLIMIT\",\"value\":\"2GiB\"}"));
+    assert!(api.contains("\"memory\":\"3Gi\""));
+    let etcd = workload(&r, "etcd").to_string();
+    assert!(etcd.contains("quay.example/mine:1") && etcd.contains("hypershift-mine"));
+}
+
+#[test]
+fn what_cannot_be_rendered_says_why() {
+    let said = |scope: Scope| render(&scope, &Names).unwrap_err().to_string();
+    let mut scope = self_managed();
+    scope.release.images.remove("hyperkube");
+    assert!(said(scope).contains("the release 4.19.3 has no image \"hyperkube\", which kube-apiserver runs"));
+    let wrong = |configuration: Value| Scope { configuration, ..self_managed() };
+    for (configuration, words) in [
+        (json!({"apiServer": {"audit": {"profile": "Loud"}}}), "configuration.apiServer.audit.profile"),
+        (json!({"apiServer": {"tlsSecurityProfile": {"type": "Ancient"}}}), "tlsSecurityProfile.type"),
+        (
+            json!({"apiServer": {"tlsSecurityProfile": {"type": "Custom", "custom": {"ciphers": ["x"]}}}}),
+            "custom.ciphers",
+        ),
+        (json!({"scheduler": {"profile": "Best"}}), "configuration.scheduler.profile"),
+        (
+            json!({"oauth": {"identityProviders": [{"name": "x", "type": "Carrier"}]}}),
+            "identityProviders[0].type",
+        ),
+        (
+            json!({"authentication": {"type": "OIDC", "oidcProviders": [{"name": "x", "issuer": {"issuerURL": "http://x"}}]}}),
+            "does not begin with https://",
+        ),
+    ] {
+        let text = said(wrong(configuration));
+        assert!(text.contains(words), "{text}");
+    }
+    let mut scope = self_managed();
+    scope
+        .annotations
+        .insert("hypershift.openshift.io/kube-apiserver-max-requests-inflight".into(), "many".into());
+    assert!(said(scope).contains("is no whole number"));
+    let broken = Error::Word { place: "x".into(), word: "y".into() };
+    assert!(broken.to_string().contains("no word we know"));
+}
+
+#[test]
+fn an_image_only_named_in_a_variable_may_be_absent() {
+    let mut scope = self_managed();
+    scope.release.images.remove("metallb-frr");
+    let r = render(&scope, &Names).unwrap();
+    assert!(!workload(&r, "cluster-network-operator").to_string().contains("FRR_K8S_IMAGE"));
+}
+
+#[test]
+fn a_key_has_its_own_name() {
+    let key = |version: &str, hsm| KmsKey {
+        vault: "v".into(),
+        name: "n".into(),
+        version: version.into(),
+        managed_hsm: hsm,
+    };
+    let name = control_plane::config::encryption::provider_name;
+    assert_ne!(name(&key("1", false)), name(&key("2", false)));
+    assert_ne!(name(&key("1", false)), name(&key("1", true)));
+    assert!(name(&key("1", false)).starts_with("azure-"));
+}
