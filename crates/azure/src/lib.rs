@@ -21,6 +21,7 @@ mod env;
 pub mod graph;
 mod http;
 pub mod lro;
+pub mod oci;
 pub mod ops;
 mod pipeline;
 pub mod plan;
@@ -34,7 +35,7 @@ pub use connect::{ConnectError, Connected, connect};
 pub use credential::{Credential, CredentialError, EntraFault};
 pub use env::Env;
 pub use graph::Graph;
-pub use http::{Answer, Http, HttpError, HttpOptions};
+pub use http::{Answer, Arriving, Http, HttpError, HttpOptions};
 pub use lro::{Lro, Operation};
 pub use ops::{Arm, ArmType, Condition, Deleted};
 pub use pipeline::{
