@@ -13,6 +13,7 @@
 //!
 //! See `docs/azure-client.md` for how to use it.
 
+pub mod blob;
 pub mod cloud;
 mod connect;
 pub mod credential;
@@ -20,22 +21,25 @@ mod env;
 pub mod graph;
 mod http;
 pub mod lro;
+pub mod oci;
 pub mod ops;
 mod pipeline;
 pub mod plan;
 mod secret;
 mod timing;
+pub mod vault;
+mod xml;
 
 pub use cloud::{Cloud, CloudError};
 pub use connect::{ConnectError, Connected, connect};
 pub use credential::{Credential, CredentialError, EntraFault};
 pub use env::Env;
 pub use graph::Graph;
-pub use http::{Answer, Http, HttpError, HttpOptions};
+pub use http::{Answer, Arriving, Http, HttpError, HttpOptions};
 pub use lro::{Lro, Operation};
 pub use ops::{Arm, ArmType, Condition, Deleted};
 pub use pipeline::{
-    Budget, Budgets, Call, Class, Client, ClientOptions, Error, Refused, RetryPolicy, Service,
+    Budget, Budgets, Call, Class, Client, ClientOptions, Door, Error, Refused, RetryPolicy, Service,
 };
 pub use secret::Secret;
 pub use timing::{Pause, Timing};

@@ -7,16 +7,21 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 #![allow(clippy::print_stdout, reason = "what was skipped is said")]
 
+mod blobs;
 mod credentials;
 mod etags;
 mod examples;
 mod faults;
 mod graph;
+mod images;
 mod machines;
 mod operations;
 mod planning;
 mod recorded;
+mod registries;
 mod server;
 mod support;
+mod templates;
 mod trouble;
 mod types;
+mod vaults;
