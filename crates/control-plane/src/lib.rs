@@ -14,7 +14,7 @@
 //! Rendering is pure: the same facts give the same objects, byte for byte, which is what the golden files hold us to.
 //! Nothing in here knows a client. Facts are validated where they are made; here they are taken as true.
 //!
-//! * [`scope`]: the facts. [`words`]: the few of them that assets may name, as `{{word}}`.
+//! * [`scope`]: the facts; [`facts`]: how they are read from a HostedControlPlane. [`words`]: the few of them that assets may name, as `{{word}}`.
 //! * [`component`], [`table`]: what a component is, and all of them.
 //! * [`inject`]: sidecars and credentials that several components share: konnectivity, token minter, vault mounts, probers.
 //! * [`defaults`]: what every pod of a control plane has in common.
@@ -31,6 +31,7 @@ pub mod certificates;
 pub mod component;
 pub mod config;
 pub mod defaults;
+pub mod facts;
 pub mod inject;
 mod network;
 pub mod pod;

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod expected;
+mod facts;
 mod golden;
 mod rules;
 mod world;

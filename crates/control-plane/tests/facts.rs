@@ -1,0 +1,139 @@
+//! Facts are read from the object as users write it; what cannot be used is named.
+
+use crate::world::{release, self_managed};
+use apis::hypershift::HostedControlPlane;
+use control_plane::facts::{Around, read};
+use control_plane::scope::*;
+use serde_json::{Value, json};
+
+fn around() -> Around {
+    Around {
+        release: release("4.19.3"),
+        management: self_managed().management,
+        given: [("api", "20.1.2.3".to_owned())].into(),
+        vault_reader: "00000000-0000-0000-0000-0000000000aa".into(),
+    }
+}
+
+const SUB: &str = "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups";
+
+fn object() -> Value {
+    let id = |n: u8| json!({"clientID": format!("00000000-0000-0000-0000-00000000000{n}")});
+    let service = |s: &str, strategy: Value| json!({"service": s, "servicePublishingStrategy": strategy});
+    json!({
+        "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane",
+        "metadata": {"name": "demo", "namespace": "clusters-demo"},
+        "spec": {
+            "releaseImage": "quay.example/ocp-release:4.19.3", "infraID": "demo-x7k2p", "clusterID": "5d9b2b0e-5a3c-4b0e-9a34-6d3b3f3f2a11",
+            "issuerURL": "https://demooidc.blob.core.windows.net/demooidc",
+            "dns": {"baseDomain": "example.com"}, "sshKey": {"name": "ssh-key"}, "pullSecret": {"name": "pull-secret"},
+            "controllerAvailabilityPolicy": "SingleReplica",
+            "etcd": {"managementType": "Managed", "managed": {"storage": {"type": "PersistentVolume", "persistentVolume": {"size": "8Gi"}}}},
+            "networking": {"networkType": "OVNKubernetes", "clusterNetwork": [{"cidr": "10.132.0.0/14"}],
+                "serviceNetwork": [{"cidr": "172.31.0.0/16"}], "machineNetwork": [{"cidr": "10.0.0.0/16"}]},
+            "services": [
+                service("APIServer", json!({"type": "LoadBalancer"})),
+                service("OAuthServer", json!({"type": "Route", "route": {"hostname": "oauth-demo.hc.example.com"}})),
+                service("Konnectivity", json!({"type": "Route", "route": {"hostname": "konnectivity-demo.hc.example.com"}})),
+                service("Ignition", json!({"type": "Route", "route": {"hostname": "ignition-demo.hc.example.com"}})),
+            ],
+            "platform": {"type": "Azure", "azure": {
+                "location": "eastus", "resourceGroup": "demo-demo-x7k2p", "tenantID": "11111111-1111-1111-1111-111111111111",
+                "subscriptionID": "22222222-2222-2222-2222-222222222222",
+                "vnetID": format!("{SUB}/demo-vnet-demo-x7k2p/providers/Microsoft.Network/virtualNetworks/demo-demo-x7k2p"),
+                "subnetID": format!("{SUB}/demo-vnet-demo-x7k2p/providers/Microsoft.Network/virtualNetworks/demo-demo-x7k2p/subnets/default"),
+                "securityGroupID": format!("{SUB}/demo-nsg-demo-x7k2p/providers/Microsoft.Network/networkSecurityGroups/demo-demo-x7k2p-nsg"),
+                "azureAuthenticationConfig": {"azureAuthenticationConfigType": "WorkloadIdentities", "workloadIdentities": {
+                    "cloudProvider": id(0), "nodePoolManagement": id(1), "controlPlaneOperator": id(2), "ingress": id(3),
+                    "network": id(4), "disk": id(5), "file": id(6), "imageRegistry": id(7)}},
+            }},
+            "capabilities": {"disabled": ["Console"]},
+        },
+    })
+}
+
+fn scope(change: impl FnOnce(&mut Value)) -> Result<Scope, control_plane::facts::Unusable> {
+    let mut o = object();
+    change(&mut o);
+    let hcp: HostedControlPlane = serde_json::from_value(o).unwrap();
+    read(&hcp, &around())
+}
+
+#[test]
+fn what_a_user_writes_is_what_is_rendered() {
+    let s = scope(|_| {}).unwrap();
+    assert_eq!((s.name.as_str(), s.namespace.as_str()), ("demo", "clusters-demo"));
+    assert_eq!(s.azure.vnet.group, "demo-vnet-demo-x7k2p");
+    assert_eq!(s.azure.security_group.name, "demo-demo-x7k2p-nsg");
+    assert_eq!(s.azure.subnet, "default");
+    assert_eq!(
+        (s.endpoints.api.host.as_str(), s.endpoints.api.port),
+        ("20.1.2.3", 7443),
+        "what the balancer was given"
+    );
+    assert_eq!(s.endpoints.oauth.publish, Publish::Route);
+    assert_eq!(s.identity.client_id(Who::File), Some("00000000-0000-0000-0000-000000000006"));
+    assert_eq!(s.configuration["ingress"]["domain"], "apps.demo.example.com");
+    assert_eq!(s.network.advertise.to_string(), "172.20.0.1");
+    assert!(!s.capable("Console") && s.capable("Ingress") && !s.ha() && s.oauth());
+    let names = |r: Vec<control_plane::Rendered>| r.iter().map(|r| r.name).collect::<Vec<_>>();
+    let ours = names(control_plane::render(&s, &crate::world::Names).unwrap());
+    assert_eq!(ours, names(control_plane::render(&self_managed(), &crate::world::Names).unwrap()));
+}
+
+#[test]
+fn the_other_flavour_comes_from_the_object_alone() {
+    let s = scope(|o| {
+        let m = |n: &str| json!({"credentialsSecretName": format!("{n}-creds"), "objectEncoding": "utf-8"});
+        o["spec"]["platform"]["azure"]["azureAuthenticationConfig"] = json!({
+            "azureAuthenticationConfigType": "ManagedIdentities", "managedIdentities": {
+                "controlPlane": {"managedIdentitiesKeyVault": {"name": "kv", "tenantID": "t"},
+                    "cloudProvider": m("cp"), "nodePoolManagement": m("np"), "controlPlaneOperator": m("cpo"),
+                    "ingress": m("in"), "network": m("net"), "disk": m("disk"), "file": m("file")},
+                "dataPlane": {"imageRegistryMSIClientID": "a", "diskMSIClientID": "b", "fileMSIClientID": "c"}}});
+        o["metadata"]["annotations"] = json!({"hypershift.openshift.io/swift-pod-network-instance": "pni"});
+    })
+    .unwrap();
+    assert!(s.identity.managed());
+    assert_eq!(s.identity.secret(Who::Disk).unwrap().name, "disk-creds");
+    assert_eq!(s.reach, Reach::Swift("pni".into()));
+    assert_eq!(s.endpoints.private_api.as_deref(), Some("api.demo.hypershift.local"));
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    let said = |change: fn(&mut Value)| scope(change).unwrap_err().to_string();
+    assert!(
+        said(|o| {
+            o["spec"]["platform"].as_object_mut().unwrap().remove("azure");
+        })
+        .starts_with("platform.azure cannot be used")
+    );
+    assert!(
+        said(|o| o["spec"]["platform"]["azure"]["vnetID"] = json!("nonsense"))
+            .starts_with("platform.azure.vnetID")
+    );
+    assert!(
+        said(|o| o["spec"]["platform"]["azure"]["securityGroupID"] =
+            o["spec"]["platform"]["azure"]["vnetID"].clone())
+        .contains("not a Microsoft.Network/networkSecurityGroups")
+    );
+    assert!(
+        said(|o| o["spec"]["platform"]["azure"]["subnetID"] =
+            json!(format!("{SUB}/x/providers/Microsoft.Network/virtualNetworks/other/subnets/default")))
+        .contains("is not a subnet of vnetID")
+    );
+    assert!(
+        said(|o| o["spec"]["services"].as_array_mut().unwrap().truncate(3))
+            .contains("there is no entry for Ignition")
+    );
+    assert!(
+        said(|o| o["spec"]["services"][1]["servicePublishingStrategy"] =
+            json!({"type": "NodePort", "nodePort": {"address": "x"}}))
+        .contains("use Route or LoadBalancer")
+    );
+    assert!(
+        said(|o| o["spec"]["networking"]["apiServer"] = json!({"advertiseAddress": "here"}))
+            .contains("is no IP address")
+    );
+}
