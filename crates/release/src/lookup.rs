@@ -1,0 +1,113 @@
+//! One lookup per digest.
+
+use crate::archive::{self, Found};
+use crate::payload::{BOOT_IMAGES, Payload, PayloadError, REFERENCES};
+use azure::oci::{Digest, Images, OciError, Platform, Reference, ReferenceError};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// A layer of a release is some thirty megabytes; the base image's are larger, but those come last.
+const MAX_LAYER: u64 = 1 << 30;
+/// Releases that are kept: more than a region ever runs at once.
+const KEPT: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Name(#[from] ReferenceError),
+    #[error("cannot fetch the release image {image}")]
+    Fetch { image: String, source: OciError },
+    #[error("a layer of the release image {image} cannot be read")]
+    Layer { image: String, source: std::io::Error },
+    #[error("{image} is not a release")]
+    Payload { image: String, source: PayloadError },
+}
+
+type Cell = Arc<OnceCell<Arc<Payload>>>;
+
+#[derive(Default)]
+struct Kept {
+    by_digest: HashMap<Digest, Cell>,
+    /// The longest unused first.
+    order: VecDeque<Digest>,
+}
+
+/// Releases, looked up once each. Clones share what they know.
+#[derive(Clone, Default)]
+pub struct Releases(Arc<Mutex<Kept>>);
+
+impl Releases {
+    pub fn new() -> Releases {
+        Releases::default()
+    }
+
+    fn cell(&self, digest: &Digest) -> Cell {
+        let mut kept = self.0.lock();
+        kept.order.retain(|d| d != digest);
+        kept.order.push_back(digest.clone());
+        let cell = kept.by_digest.entry(digest.clone()).or_default().clone();
+        while kept.order.len() > KEPT {
+            if let Some(old) = kept.order.pop_front() {
+                kept.by_digest.remove(&old);
+            }
+        }
+        cell
+    }
+
+    /// What a release image holds. Everybody who asks for one digest waits for one fetch; a failure is not kept.
+    pub async fn payload(&self, images: &Images, image: &str) -> Result<Arc<Payload>, Error> {
+        let at: Reference = image.parse()?;
+        let failed = |source| Error::Fetch { image: image.to_owned(), source };
+        // A tag may move, so it is asked each time; that is one small request.
+        let digest = match &at.digest {
+            Some(d) => d.clone(),
+            None => images.resolve(&at).await.map_err(failed)?,
+        };
+        let at = at.with_digest(&digest);
+        let cell = self.cell(&digest);
+        let payload =
+            cell.get_or_try_init(|| async { fetch(images, &at, image).await.map(Arc::new) }).await?;
+        Ok(payload.clone())
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.0.lock().by_digest.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+async fn fetch(images: &Images, at: &Reference, image: &str) -> Result<Payload, Error> {
+    let failed = |source| Error::Fetch { image: image.to_owned(), source };
+    // All architectures of a release name the same images.
+    let (_, manifest) = images.image(at, &Platform::linux("amd64")).await.map_err(failed)?;
+    let mut found: [Option<Found>; 2] = [None, None];
+    for layer in manifest.layers.iter().rev() {
+        let bytes = images.blob(at, layer, MAX_LAYER).await.map_err(failed)?;
+        // Unpacking thirty megabytes would keep a thread from everybody else.
+        let read =
+            tokio::task::spawn_blocking(move || archive::find(&bytes, [REFERENCES, BOOT_IMAGES])).await;
+        let read = read.unwrap_or_else(|e| Err(std::io::Error::other(e)));
+        let here = read.map_err(|source| Error::Layer { image: image.to_owned(), source })?;
+        for (slot, new) in found.iter_mut().zip(here) {
+            if slot.is_none() {
+                *slot = new;
+            }
+        }
+        if found.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    let content = |f: &Option<Found>| match f {
+        Some(Found::Content(c)) => Some(c.clone()),
+        _ => None,
+    };
+    let (references, boot) = (content(&found[0]), content(&found[1]));
+    Payload::read(references.as_deref(), boot.as_deref())
+        .map_err(|source| Error::Payload { image: image.to_owned(), source })
+}
