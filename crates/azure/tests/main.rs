@@ -13,6 +13,7 @@ mod etags;
 mod examples;
 mod faults;
 mod graph;
+mod identities;
 mod images;
 mod machines;
 mod operations;
