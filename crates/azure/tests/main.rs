@@ -24,5 +24,6 @@ mod server;
 mod support;
 mod templates;
 mod trouble;
+mod trouble_data;
 mod types;
 mod vaults;
