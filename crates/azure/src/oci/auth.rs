@@ -121,6 +121,10 @@ impl Images {
         self.tokens.get(&at, self.timing.clock.now())
     }
 
+    pub(super) fn forget(&self, host: &str, repository: &str, right: Right) {
+        self.tokens.0.lock().remove(&(host.to_owned(), repository.to_owned(), right));
+    }
+
     /// Answers a challenge; what comes of it is remembered.
     pub(super) async fn authorize(
         &self,
@@ -206,13 +210,24 @@ impl Images {
         self.token(host, url.as_str(), request).await
     }
 
-    /// A token of Entra ID for one of the registry's, for one with rights.
+    /// A token of Entra ID for one of the registry's, for one with rights. A token that was kept may have been
+    /// revoked since: it is replaced once.
     async fn by_exchange(&self, azure: &Azure, host: &str, scope: &str) -> Result<Option<Granted>, OciError> {
-        let own = azure.credential.token(&TokenRequest::new(AUDIENCE)).await;
-        let own = own.map_err(|source| OciError::Credential { host: host.to_owned(), source })?;
+        for last in [false, true] {
+            let own = azure.credential.token(&TokenRequest::new(AUDIENCE)).await;
+            let own = own.map_err(|source| OciError::Credential { host: host.to_owned(), source })?;
+            let granted = self.exchanged(host, scope, own.secret.expose()).await?;
+            if granted.is_some() || last {
+                return Ok(granted);
+            }
+            azure.credential.refused(AUDIENCE, &own).await;
+        }
+        Ok(None)
+    }
+
+    async fn exchanged(&self, host: &str, scope: &str, own: &str) -> Result<Option<Granted>, OciError> {
         let at = format!("{}/oauth2/exchange", self.base(host));
-        let pairs =
-            [("grant_type", "access_token"), ("service", host), ("access_token", own.secret.expose())];
+        let pairs = [("grant_type", "access_token"), ("service", host), ("access_token", own)];
         let Some(exchanged) = self.posted::<Exchanged>(host, &at, &pairs).await? else { return Ok(None) };
         let at = format!("{}/oauth2/token", self.base(host));
         let pairs = [

@@ -125,13 +125,17 @@ impl Images {
         let root = self.place(ask.host, &ask.target)?;
         let (mut url, mut challenged) = (root.clone(), false);
         let mut auth = self.known(ask.host, ask.repository, ask.right);
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=REDIRECTS + 2 {
             // Elsewhere, nothing of ours is needed, and nobody there is to have it.
             let here = url.origin() == root.origin();
             let shown = url.as_str().split('?').next().unwrap_or_default().to_owned();
             let request = || build(ask, &url, auth.as_ref().filter(|_| here));
             let answer = self.answered(&shown, ask.repeatable, request).await?;
             match answer.status.as_u16() {
+                // What was granted before is refused now: who asks without it is told what is wanted.
+                401 if here && !challenged && auth.take().is_some() => {
+                    self.forget(ask.host, ask.repository, ask.right);
+                }
                 401 if here && !challenged => {
                     challenged = true;
                     let challenge = Challenge::of(&answer.headers);

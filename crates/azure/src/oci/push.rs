@@ -32,6 +32,15 @@ fn with_digest(target: &str, digest: &Digest) -> String {
     format!("{target}{join}digest={digest}")
 }
 
+/// Whether it may go better next time.
+fn passes(e: &OciError) -> bool {
+    match e {
+        OciError::Send { source, .. } => source.is_transient(),
+        OciError::Refused { status, .. } => matches!(status, 500..=504),
+        _ => false,
+    }
+}
+
 impl Images {
     pub async fn has_blob(&self, at: &Reference, digest: &Digest) -> Result<bool, OciError> {
         let mut ask = get(at, format!("/v2/{}/blobs/{digest}", at.repository));
@@ -63,15 +72,24 @@ impl Images {
         if self.has_blob(at, &digest).await? {
             return Ok(made);
         }
-        let target = with_digest(&self.begin(at).await?, &digest);
-        let mut ask = write(at, Method::PUT, target);
-        ask.headers.push(("content-type", "application/octet-stream".to_owned()));
-        ask.body = content;
-        match self.ask(&ask).await {
-            Ok(_) => Ok(made),
-            // Whether it arrived is a question that can be asked.
-            Err(e) if matches!(e, OciError::Send { .. }) && self.has_blob(at, &digest).await? => Ok(made),
-            Err(e) => Err(e),
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut ask = write(at, Method::PUT, with_digest(&self.begin(at).await?, &digest));
+            ask.headers.push(("content-type", "application/octet-stream".to_owned()));
+            ask.body = content.clone();
+            let failed = match self.ask(&ask).await {
+                Ok(_) => return Ok(made),
+                Err(e) => e,
+            };
+            // An upload ends once, so it is begun anew, unless it turns out to have arrived.
+            if !passes(&failed) || tries >= self.retry.attempts {
+                return Err(failed);
+            }
+            if self.has_blob(at, &digest).await? {
+                return Ok(made);
+            }
+            self.timing.pause.pause(self.retry.base).await;
         }
     }
 
@@ -97,9 +115,7 @@ impl Images {
         let ask = write(at, Method::PUT, with_digest(&target, &digest));
         match self.ask(&ask).await {
             Ok(_) => Ok(descriptor(media, digest, size)),
-            Err(e) if matches!(e, OciError::Send { .. }) && self.has_blob(at, &digest).await? => {
-                Ok(descriptor(media, digest, size))
-            }
+            Err(e) if passes(&e) && self.has_blob(at, &digest).await? => Ok(descriptor(media, digest, size)),
             Err(e) => Err(e),
         }
     }
@@ -122,8 +138,7 @@ impl Images {
             ask.body = part.clone();
             let failed = match self.ask(&ask).await {
                 Ok(answer) => return location(at, &answer),
-                Err(e @ OciError::Send { .. }) if tries < self.retry.attempts => e,
-                Err(e @ OciError::Refused { status: 500..=504, .. }) if tries < self.retry.attempts => e,
+                Err(e) if passes(&e) && tries < self.retry.attempts => e,
                 Err(e) => return Err(e),
             };
             let mut ask = write(at, Method::GET, target.clone());
