@@ -102,7 +102,8 @@ async fn a_mirror_serves_what_the_release_names() {
     let mirror = Mirror {
         source: "quay.example/openshift-release-dev/ocp-release".into(),
         mirrors: vec![format!("{}/mirror/ocp", w.host)],
-        ..Mirror::default()
+        never_source: false,
+        tags: false,
     };
     let images = w.images.clone().mirrors(Mirrors::default().mirror(mirror));
     let name = format!("quay.example/openshift-release-dev/ocp-release@{digest}");

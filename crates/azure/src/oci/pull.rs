@@ -32,35 +32,64 @@ fn lost(method: &str, url: &str, source: HttpError) -> OciError {
     OciError::Send { method: method.to_owned(), url: url.to_owned(), attempts: 1, source }
 }
 
+/// A walk through the places that may have something. A loop over it, and not a closure that is handed to one: the
+/// futures of async closures cannot be spawned.
+struct Search {
+    what: String,
+    places: std::vec::IntoIter<Reference>,
+    asked: String,
+    tried: Vec<(String, OciError)>,
+}
+
+impl Search {
+    fn next(&mut self) -> Option<Reference> {
+        let place = self.places.next()?;
+        self.asked = place.to_string();
+        Some(place)
+    }
+
+    /// Whether the next place may do better; if not, the failure is the answer.
+    fn failed(&mut self, e: OciError) -> Result<(), OciError> {
+        if !e.elsewhere() {
+            return Err(e);
+        }
+        self.tried.push((std::mem::take(&mut self.asked), e));
+        Ok(())
+    }
+
+    fn nowhere(mut self) -> OciError {
+        match self.tried.len() {
+            1 => self.tried.remove(0).1,
+            _ => OciError::Everywhere(Everywhere { what: self.what, tried: self.tried }),
+        }
+    }
+}
+
 impl Images {
-    /// Tries each place that may have it.
-    async fn anywhere<T>(
-        &self,
-        at: &Reference,
-        mut ask: impl AsyncFnMut(Reference) -> Result<T, OciError>,
-    ) -> Result<T, OciError> {
+    /// Each place that may have it, in order.
+    fn search(&self, at: &Reference) -> Result<Search, OciError> {
         let places = self
             .mirrors
             .places(at)
             .map_err(|e| OciError::Foreign { url: at.to_string(), to: e.to_string() })?;
-        let mut tried = Vec::new();
-        for place in places {
-            let name = place.to_string();
-            match ask(place).await {
-                Ok(done) => return Ok(done),
-                Err(e) if e.elsewhere() => tried.push((name, e)),
-                Err(e) => return Err(e),
-            }
-        }
-        match tried.len() {
-            1 => Err(tried.remove(0).1),
-            _ => Err(OciError::Everywhere(Everywhere { what: at.to_string(), tried })),
-        }
+        Ok(Search {
+            what: at.to_string(),
+            places: places.into_iter(),
+            asked: String::new(),
+            tried: Vec::new(),
+        })
     }
 
     /// The manifest that a tag or digest names, whatever it is.
     pub async fn manifest(&self, at: &Reference) -> Result<Manifest, OciError> {
-        self.anywhere(at, async |at| self.manifest_at(&at).await).await
+        let mut search = self.search(at)?;
+        while let Some(place) = search.next() {
+            match self.manifest_at(&place).await {
+                Ok(done) => return Ok(done),
+                Err(e) => search.failed(e)?,
+            }
+        }
+        Err(search.nowhere())
     }
 
     async fn manifest_at(&self, at: &Reference) -> Result<Manifest, OciError> {
@@ -90,18 +119,26 @@ impl Images {
 
     /// The digest that a tag stands for now, without reading what it names.
     pub async fn resolve(&self, at: &Reference) -> Result<Digest, OciError> {
-        self.anywhere(at, async |at| {
-            let mut ask = get(&at, format!("/v2/{}/manifests/{}", at.repository, at.by()));
-            ask.method = Method::HEAD;
-            ask.headers = IMAGE.iter().chain(&INDEX).map(|t| ("accept", (*t).to_owned())).collect();
-            let answer = self.ask(&ask).await?;
-            match answer.header("docker-content-digest") {
-                Some(d) => Ok(d.parse()?),
-                // Not all registries say; then it is found out.
-                None => Ok(self.manifest_at(&at).await?.digest),
+        let mut search = self.search(at)?;
+        while let Some(place) = search.next() {
+            match self.resolve_at(&place).await {
+                Ok(done) => return Ok(done),
+                Err(e) => search.failed(e)?,
             }
-        })
-        .await
+        }
+        Err(search.nowhere())
+    }
+
+    async fn resolve_at(&self, at: &Reference) -> Result<Digest, OciError> {
+        let mut ask = get(at, format!("/v2/{}/manifests/{}", at.repository, at.by()));
+        ask.method = Method::HEAD;
+        ask.headers = IMAGE.iter().chain(&INDEX).map(|t| ("accept", (*t).to_owned())).collect();
+        let answer = self.ask(&ask).await?;
+        match answer.header("docker-content-digest") {
+            Some(d) => Ok(d.parse()?),
+            // Not all registries say; then it is found out.
+            None => Ok(self.manifest_at(at).await?.digest),
+        }
     }
 
     /// The image for a platform, through an index if there is one; with the digest of the image itself.
@@ -129,14 +166,22 @@ impl Images {
             return Err(OciError::TooLong { what: what.digest.to_string(), size: what.size, limit });
         }
         let at = at.with_digest(&what.digest);
-        // Held back until it is known to be right, so a place that has it wrong is passed over.
-        self.anywhere(&at, async |at| {
-            let (mut all, mut progress) = (Vec::new(), Progress::new(what));
-            self.blob_from(&at, what, &mut all, &mut progress).await?;
-            progress.check(&at, what)?;
-            Ok(all.into())
-        })
-        .await
+        let mut search = self.search(&at)?;
+        while let Some(place) = search.next() {
+            match self.blob_at(&place, what).await {
+                Ok(done) => return Ok(done),
+                Err(e) => search.failed(e)?,
+            }
+        }
+        Err(search.nowhere())
+    }
+
+    /// Held back until it is known to be right, so a place that has it wrong is passed over.
+    async fn blob_at(&self, at: &Reference, what: &Descriptor) -> Result<Bytes, OciError> {
+        let (mut all, mut progress) = (Vec::new(), Progress::new(what));
+        self.blob_from(at, what, &mut all, &mut progress).await?;
+        progress.check(at, what)?;
+        Ok(all.into())
     }
 
     /// Writes a blob as it arrives, no more than its descriptor says. It counts only when this returns well: only then
@@ -150,7 +195,14 @@ impl Images {
         let at = at.with_digest(&what.digest);
         let mut progress = Progress::new(what);
         // A place that breaks off in the middle is taken up by the next: it is the same content, or it is none.
-        self.anywhere(&at, async |at| self.blob_from(&at, what, to, &mut progress).await).await?;
+        let mut search = self.search(&at)?;
+        loop {
+            let Some(place) = search.next() else { return Err(search.nowhere()) };
+            match self.blob_from(&place, what, to, &mut progress).await {
+                Ok(()) => break,
+                Err(e) => search.failed(e)?,
+            }
+        }
         progress.check(&at, what)?;
         to.flush().await.map_err(|source| OciError::Write { what: at.to_string(), source })
     }
@@ -216,7 +268,14 @@ impl Images {
 
     /// The tags of a repository, all pages.
     pub async fn tags(&self, at: &Reference) -> Result<Vec<String>, OciError> {
-        self.anywhere(at, async |at| self.tags_at(&at).await).await
+        let mut search = self.search(at)?;
+        while let Some(place) = search.next() {
+            match self.tags_at(&place).await {
+                Ok(done) => return Ok(done),
+                Err(e) => search.failed(e)?,
+            }
+        }
+        Err(search.nowhere())
     }
 
     async fn tags_at(&self, at: &Reference) -> Result<Vec<String>, OciError> {
