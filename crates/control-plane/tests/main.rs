@@ -5,5 +5,6 @@ mod certificates;
 mod expected;
 mod facts;
 mod golden;
+mod issuing;
 mod rules;
 mod world;

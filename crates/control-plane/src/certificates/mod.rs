@@ -1,9 +1,11 @@
 //! Which authorities, certificates, bundles and kubeconfigs a control plane has.
 //!
-//! Lists only: whether one is to be issued is decided by [`pki`], and written by whoever keeps them.
+//! The lists are here; [`plan`] compares them with what is stored. Whether one is to be issued is decided by [`pki`], and
+//! written by whoever keeps them.
 
 mod kubeconfigs;
 mod leaves;
+pub mod plan;
 
 pub use kubeconfigs::{Kubeconfig, kubeconfigs};
 pub use leaves::{Entry, leaves};
