@@ -124,7 +124,7 @@ pub(crate) fn uuid(field: &str) -> Value {
 /// The definition of a kind, with a structural schema made from its Rust type.
 pub(crate) fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
     let mut crd = K::crd();
-    let generator = SchemaSettings::openapi3()
+    let generator = SchemaSettings::draft2020_12()
         .with(|s| {
             s.inline_subschemas = true;
             s.meta_schema = None;

@@ -61,7 +61,6 @@ pub struct ClusterVersionObjectStatus {
     pub version_hash: String,
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<OperatorCondition>>,
-    #[serde(default)]
     #[serialize_always]
     #[schemars(required, extend("nullable" = true, "x-kubernetes-list-type" = "atomic"))]
     pub available_updates: Option<Vec<ReleaseInfo>>,
