@@ -5,5 +5,7 @@
 mod api;
 mod definitions;
 mod published;
+mod rule_table;
+mod rules;
 mod samples;
 mod serving;
