@@ -96,7 +96,11 @@ mod tests {
     fn types_are_checked_without_case() {
         assert_eq!(vnet("vnetID", &VNET.to_lowercase()).unwrap().name(), "vnet");
         let error = security_group("securityGroupID", VNET).unwrap_err();
-        assert!(error.to_string().starts_with("securityGroupID") && error.to_string().contains("networkSecurityGroups"), "{error}");
+        assert!(
+            error.to_string().starts_with("securityGroupID")
+                && error.to_string().contains("networkSecurityGroups"),
+            "{error}"
+        );
         assert!(matches!(vnet("vnetID", "vnet"), Err(Error::Parse { .. })));
         assert!(matches!(vnet("vnetID", &format!("{VNET}/subnets/a")), Err(Error::Type { .. })));
     }
@@ -104,7 +108,8 @@ mod tests {
     #[test]
     fn a_subnet_knows_its_network() {
         let text = format!("{VNET}/subnets/workers");
-        let network = vnet("vnetID", &VNET.to_uppercase().replace("/SUBSCRIPTIONS/", "/subscriptions/")).unwrap();
+        let network =
+            vnet("vnetID", &VNET.to_uppercase().replace("/SUBSCRIPTIONS/", "/subscriptions/")).unwrap();
         assert_eq!(subnet_of("subnetID", &text, &network).unwrap().name(), "workers");
         let other = vnet("vnetID", &VNET.replace("/vnet", "/other")).unwrap();
         assert!(matches!(subnet_of("subnetID", &text, &other), Err(Error::Outside { .. })));

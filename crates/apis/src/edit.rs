@@ -35,7 +35,10 @@ pub enum Error {
 }
 
 /// The merge patch that makes `change`, or nothing if it changes nothing.
-pub fn edit<T: DeserializeOwned + Serialize>(stored: &Value, change: impl FnOnce(&mut T)) -> Result<Option<Value>, Error> {
+pub fn edit<T: DeserializeOwned + Serialize>(
+    stored: &Value,
+    change: impl FnOnce(&mut T),
+) -> Result<Option<Value>, Error> {
     let kind = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
     let mut typed: T = T::deserialize(stored).map_err(|source| Error::Read { kind, source })?;
     let write = |t: &T| serde_json::to_value(t).map_err(|source| Error::Write { kind, source });

@@ -18,7 +18,8 @@ pub mod annotation {
     /// A release image that is rolled out in spite of the gates.
     pub const FORCE_UPGRADE_TO: &str = "hypershift.openshift.io/force-upgrade-to";
     pub const CONTROL_PLANE_OPERATOR_IMAGE: &str = "hypershift.openshift.io/control-plane-operator-image";
-    pub const CONTROL_PLANE_OPERATOR_IMAGE_LABELS: &str = "hypershift.openshift.io/control-plane-operator-image-labels";
+    pub const CONTROL_PLANE_OPERATOR_IMAGE_LABELS: &str =
+        "hypershift.openshift.io/control-plane-operator-image-labels";
     /// `name=image` with commas between.
     pub const IMAGE_OVERRIDES: &str = "hypershift.openshift.io/image-overrides";
     pub const CAPI_PROVIDER_AZURE_IMAGE: &str = "hypershift.openshift.io/capi-provider-azure-image";
@@ -36,29 +37,40 @@ pub mod annotation {
     pub const DISABLE_IGNITION_SERVER: &str = "hypershift.openshift.io/disable-ignition-server";
     /// "true" when no node pool scales by itself.
     pub const DISABLE_CLUSTER_AUTOSCALER: &str = "hypershift.openshift.io/disable-cluster-autoscaler";
-    pub const POD_SECURITY_ADMISSION_LABEL_OVERRIDE: &str = "hypershift.openshift.io/pod-security-admission-label-override";
+    pub const POD_SECURITY_ADMISSION_LABEL_OVERRIDE: &str =
+        "hypershift.openshift.io/pod-security-admission-label-override";
     /// `dedicated-request-serving-components`.
     pub const TOPOLOGY: &str = "hypershift.openshift.io/topology";
     pub const SWIFT_POD_NETWORK_INSTANCE: &str = "hypershift.openshift.io/swift-pod-network-instance";
     /// `shared` or `servicenodeport`.
-    pub const AZURE_LOAD_BALANCER_HEALTH_PROBE_MODE: &str = "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
-    pub const SHARED_LOAD_BALANCER_HEALTH_PROBE_PATH: &str = "hypershift.openshift.io/shared-load-balancer-health-probe-path";
-    pub const SHARED_LOAD_BALANCER_HEALTH_PROBE_PORT: &str = "hypershift.openshift.io/shared-load-balancer-health-probe-port";
+    pub const AZURE_LOAD_BALANCER_HEALTH_PROBE_MODE: &str =
+        "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
+    pub const SHARED_LOAD_BALANCER_HEALTH_PROBE_PATH: &str =
+        "hypershift.openshift.io/shared-load-balancer-health-probe-path";
+    pub const SHARED_LOAD_BALANCER_HEALTH_PROBE_PORT: &str =
+        "hypershift.openshift.io/shared-load-balancer-health-probe-port";
     pub const MACHINE_HEALTH_CHECK_TIMEOUT: &str = "hypershift.openshift.io/machine-health-check-timeout";
-    pub const MACHINE_HEALTH_CHECK_NODE_STARTUP_TIMEOUT: &str = "hypershift.openshift.io/machine-health-check-node-startup-timeout";
-    pub const MACHINE_HEALTH_CHECK_MAX_UNHEALTHY: &str = "hypershift.openshift.io/machine-health-check-max-unhealthy";
+    pub const MACHINE_HEALTH_CHECK_NODE_STARTUP_TIMEOUT: &str =
+        "hypershift.openshift.io/machine-health-check-node-startup-timeout";
+    pub const MACHINE_HEALTH_CHECK_MAX_UNHEALTHY: &str =
+        "hypershift.openshift.io/machine-health-check-max-unhealthy";
     pub const KUBE_APISERVER_GOGC: &str = "hypershift.openshift.io/kube-apiserver-gogc";
     pub const KUBE_APISERVER_GOMEMLIMIT: &str = "hypershift.openshift.io/kube-apiserver-gomemlimit";
-    pub const KUBE_APISERVER_MAX_REQUESTS_INFLIGHT: &str = "hypershift.openshift.io/kube-apiserver-max-requests-inflight";
-    pub const KUBE_APISERVER_MAX_MUTATING_REQUESTS_INFLIGHT: &str = "hypershift.openshift.io/kube-apiserver-max-mutating-requests-inflight";
+    pub const KUBE_APISERVER_MAX_REQUESTS_INFLIGHT: &str =
+        "hypershift.openshift.io/kube-apiserver-max-requests-inflight";
+    pub const KUBE_APISERVER_MAX_MUTATING_REQUESTS_INFLIGHT: &str =
+        "hypershift.openshift.io/kube-apiserver-max-mutating-requests-inflight";
     pub const KUBE_APISERVER_VERBOSITY_LEVEL: &str = "hypershift.openshift.io/kube-apiserver-verbosity-level";
     pub const KUBE_APISERVER_GOAWAY_CHANCE: &str = "hypershift.openshift.io/kube-apiserver-goaway-chance";
-    pub const KUBE_APISERVER_SERVICE_ACCOUNT_TOKEN_MAX_EXPIRATION: &str = "hypershift.openshift.io/kube-apiserver-service-account-token-max-expiration";
+    pub const KUBE_APISERVER_SERVICE_ACCOUNT_TOKEN_MAX_EXPIRATION: &str =
+        "hypershift.openshift.io/kube-apiserver-service-account-token-max-expiration";
     pub const CONTROL_PLANE_PRIORITY_CLASS: &str = "hypershift.openshift.io/control-plane-priority-class";
     pub const API_CRITICAL_PRIORITY_CLASS: &str = "hypershift.openshift.io/api-critical-priority-class";
     pub const ETCD_PRIORITY_CLASS: &str = "hypershift.openshift.io/etcd-priority-class";
-    pub const SKIP_DELETE_CONTROL_PLANE_NAMESPACE: &str = "hypershift.openshift.io/skip-delete-hosted-controlplane-namespace";
-    pub const SKIP_KAS_CONFLICT_SAN_VALIDATION: &str = "hypershift.openshift.io/skip-kas-conflict-san-validation";
+    pub const SKIP_DELETE_CONTROL_PLANE_NAMESPACE: &str =
+        "hypershift.openshift.io/skip-delete-hosted-controlplane-namespace";
+    pub const SKIP_KAS_CONFLICT_SAN_VALIDATION: &str =
+        "hypershift.openshift.io/skip-kas-conflict-san-validation";
     pub const RESTORED_FROM_BACKUP: &str = "hypershift.openshift.io/restored-from-backup";
     /// On an empty Secret that the managed service fills (ARO HCP).
     pub const HOSTED_CLUSTER_SOURCED: &str = "hypershift.openshift.io/hosted-cluster-sourced";
@@ -78,7 +90,8 @@ pub mod annotation {
     pub const NODE_POOL_CURRENT_CONFIG: &str = "hypershift.openshift.io/nodePoolCurrentConfig";
     pub const NODE_POOL_CURRENT_CONFIG_VERSION: &str = "hypershift.openshift.io/nodePoolCurrentConfigVersion";
     pub const NODE_POOL_TARGET_CONFIG_VERSION: &str = "hypershift.openshift.io/nodePoolTargetConfigVersion";
-    pub const NODE_POOL_PLATFORM_MACHINE_TEMPLATE: &str = "hypershift.openshift.io/nodePoolPlatformMachineTemplate";
+    pub const NODE_POOL_PLATFORM_MACHINE_TEMPLATE: &str =
+        "hypershift.openshift.io/nodePoolPlatformMachineTemplate";
     pub const NODE_POOL_MAX_UNAVAILABLE: &str = "hypershift.openshift.io/nodePoolMaxUnavailable";
     pub const NODE_POOL_TAINTS: &str = "hypershift.openshift.io/nodePoolTaints";
 }

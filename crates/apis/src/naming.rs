@@ -61,10 +61,20 @@ mod tests {
     fn infra_ids_are_short_clean_and_repeatable() {
         let make = |name: &str| infra_id(name, &Random::seeded(7));
         assert_eq!(make("demo"), make("demo"));
-        for name in ["demo", "My.Cluster_with-a-very-long-name", "--", "é", "a-------------------------b", "aaaaaaaaaaaaaaaaaaaa-b"] {
+        for name in [
+            "demo",
+            "My.Cluster_with-a-very-long-name",
+            "--",
+            "é",
+            "a-------------------------b",
+            "aaaaaaaaaaaaaaaaaaaa-b",
+        ] {
             let id = make(name);
             assert!(id.len() <= 27 && !id.starts_with('-') && !id.contains("--"), "{name}: {id}");
-            assert!(id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{name}: {id}");
+            assert!(
+                id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+                "{name}: {id}"
+            );
         }
         assert!(make("My.Cluster").starts_with("my-cluster-"));
         assert!(make("--").starts_with("cluster-"));

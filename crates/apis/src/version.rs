@@ -102,7 +102,10 @@ impl Version {
 impl Ord for Version {
     fn cmp(&self, other: &Version) -> Ordering {
         let key = |v: &Version| (v.ordinal(), v.patch);
-        key(self).cmp(&key(other)).then_with(|| precedence(&self.pre, &other.pre)).then(self.major.cmp(&other.major))
+        key(self)
+            .cmp(&key(other))
+            .then_with(|| precedence(&self.pre, &other.pre))
+            .then(self.major.cmp(&other.major))
     }
 }
 
@@ -145,7 +148,9 @@ fn precedence(a: &str, b: &str) -> Ordering {
 pub enum SkewError {
     #[error("nodes of {nodes} are newer than the cluster, {cluster}: upgrade the HostedCluster first")]
     Newer { nodes: Version, cluster: Version },
-    #[error("nodes of {nodes} are {behind} minors behind the cluster, {cluster}; {MAX_SKEW} are supported: upgrade the NodePool")]
+    #[error(
+        "nodes of {nodes} are {behind} minors behind the cluster, {cluster}; {MAX_SKEW} are supported: upgrade the NodePool"
+    )]
     TooOld { nodes: Version, cluster: Version, behind: u32 },
 }
 
@@ -179,18 +184,31 @@ mod tests {
     #[test]
     fn five_follows_four_twenty_two() {
         assert!(v("4.22.9") < v("5.0.0") && v("4.23.1") < v("5.1.0") && v("4.23.9").same_minor(&v("5.0.0")));
-        assert_eq!((v("4.14.0").kubernetes_minor(), v("5.0.0").kubernetes_minor(), v("5.1.0").kubernetes_minor()), (27, 36, 37));
+        assert_eq!(
+            (v("4.14.0").kubernetes_minor(), v("5.0.0").kubernetes_minor(), v("5.1.0").kubernetes_minor()),
+            (27, 36, 37)
+        );
         assert_eq!(supported()[..4], ["5.1", "5.0", "4.23", "4.22"]);
         assert_eq!(supported().last().unwrap(), "4.14");
-        assert!(v("4.14.0").supported() && v("5.1.9").supported() && !v("4.13.9").supported() && !v("5.2.0").supported());
+        assert!(
+            v("4.14.0").supported()
+                && v("5.1.9").supported()
+                && !v("4.13.9").supported()
+                && !v("5.2.0").supported()
+        );
     }
 
     #[test]
     fn order_is_that_of_semantic_versions() {
-        let mut list = ["4.20.0", "4.20.0-rc.1", "4.20.0-ec.2", "4.20.0-rc.10", "4.20.0-0.nightly", "4.19.30", "4.20.1"].map(v);
+        let mut list =
+            ["4.20.0", "4.20.0-rc.1", "4.20.0-ec.2", "4.20.0-rc.10", "4.20.0-0.nightly", "4.19.30", "4.20.1"]
+                .map(v);
         list.sort();
         let texts: Vec<String> = list.iter().map(Version::to_string).collect();
-        assert_eq!(texts, ["4.19.30", "4.20.0-0.nightly", "4.20.0-ec.2", "4.20.0-rc.1", "4.20.0-rc.10", "4.20.0", "4.20.1"]);
+        assert_eq!(
+            texts,
+            ["4.19.30", "4.20.0-0.nightly", "4.20.0-ec.2", "4.20.0-rc.1", "4.20.0-rc.10", "4.20.0", "4.20.1"]
+        );
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! A client as small as can be, over a server in memory that has every definition.
 
 use ek_auth::User;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use ek_server::{ApiServer, Config};
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 use tower::ServiceExt;
@@ -39,12 +39,24 @@ pub async fn start() -> Api {
     for crd in ALL.iter() {
         api.post(CRDS, &serde_json::to_value(crd).unwrap()).await.ok();
     }
-    api.post("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "clusters"}})).await.ok();
+    api.post(
+        "/api/v1/namespaces",
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "clusters"}}),
+    )
+    .await
+    .ok();
     api
 }
 
 impl Api {
-    pub async fn send(&self, method: &str, uri: &str, accept: &str, kind: &str, body: Option<&Value>) -> Answer {
+    pub async fn send(
+        &self,
+        method: &str,
+        uri: &str,
+        accept: &str,
+        kind: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         let bytes = body.map(|b| serde_json::to_vec(b).unwrap()).unwrap_or_default();
         let request = Request::builder()
             .method(method)

@@ -5,6 +5,7 @@
 mod api;
 mod definitions;
 mod published;
+mod round_trip;
 mod rule_table;
 mod rules;
 mod samples;

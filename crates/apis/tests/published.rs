@@ -14,7 +14,11 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("HostedCluster.spec.configuration.*", "*", GUEST),
     ("HostedControlPlane.spec.configuration.*", "*", GUEST),
     ("HostedCluster.spec.operatorConfiguration.ingressOperator.endpointPublishingStrategy.*", "*", GUEST),
-    ("HostedControlPlane.spec.operatorConfiguration.ingressOperator.endpointPublishingStrategy.*", "*", GUEST),
+    (
+        "HostedControlPlane.spec.operatorConfiguration.ingressOperator.endpointPublishingStrategy.*",
+        "*",
+        GUEST,
+    ),
     ("HostedCluster.status.configuration.authentication", "open", GUEST),
     ("HostedControlPlane.status.configuration.authentication", "open", GUEST),
     ("HostedCluster.spec.platform.*", "open", OTHER_CLOUD),
@@ -44,15 +48,31 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("?.status.observedGeneration", "minimum", V1BETA1),
 ];
 
-const GUEST: &str = "the guest's API server validates its configuration; here it is carried, also what newer releases add";
+const GUEST: &str =
+    "the guest's API server validates its configuration; here it is carried, also what newer releases add";
 const OTHER_CLOUD: &str = "not Azure: accepted and carried, refused by our controllers with a condition";
-const OWN_CONTROL_PLANE: &str = "for clusters with their own control-plane machines or images; carried unread";
+const OWN_CONTROL_PLANE: &str =
+    "for clusters with their own control-plane machines or images; carried unread";
 const V1BETA1: &str = "v1beta1 has another shape or no such limit";
 
 const KEYWORDS: &[&str] = &[
-    "type", "format", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
-    "minProperties", "maxProperties", "nullable", "default", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
-    "x-kubernetes-map-type", "x-kubernetes-int-or-string",
+    "type",
+    "format",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "nullable",
+    "default",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
+    "x-kubernetes-int-or-string",
 ];
 
 /// The published schemas, or nothing with a word about it.
@@ -62,7 +82,9 @@ pub fn published() -> Option<PathBuf> {
         .map(|d| d.join("shared/specs/crds"))
         .find(|d| d.is_dir());
     if found.is_none() {
-        eprintln!("skipped: shared/specs/crds is not here, so nothing is compared with the published schemas");
+        eprintln!(
+            "skipped: shared/specs/crds is not here, so nothing is compared with the published schemas"
+        );
     }
     found
 }
@@ -106,11 +128,18 @@ impl Comparison {
             }
         }
         for key in ["required", "enum"] {
-            let set = |v: &Value| -> BTreeSet<String> { v[key].as_array().into_iter().flatten().map(Value::to_string).collect() };
+            let set = |v: &Value| -> BTreeSet<String> {
+                v[key].as_array().into_iter().flatten().map(Value::to_string).collect()
+            };
             let (mut t, mut o) = (set(theirs), set(ours));
             if key == "required" {
                 // Defaults come before validation: with one, required or not is the same.
-                for (name, _) in theirs["properties"].as_object().into_iter().flatten().filter(|(_, p)| p.get("default").is_some()) {
+                for (name, _) in theirs["properties"]
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .filter(|(_, p)| p.get("default").is_some())
+                {
                     t.remove(&json!(name).to_string());
                     o.remove(&json!(name).to_string());
                 }
@@ -121,7 +150,10 @@ impl Comparison {
             }
         }
         let empty = Map::new();
-        let (theirs_p, ours_p) = (theirs["properties"].as_object().unwrap_or(&empty), ours["properties"].as_object().unwrap_or(&empty));
+        let (theirs_p, ours_p) = (
+            theirs["properties"].as_object().unwrap_or(&empty),
+            ours["properties"].as_object().unwrap_or(&empty),
+        );
         for (name, t) in theirs_p {
             match ours_p.get(name) {
                 Some(o) => self.nodes(&format!("{place}.{name}"), t, o),
@@ -130,13 +162,23 @@ impl Comparison {
             }
         }
         for name in ours_p.keys().filter(|n| !theirs_p.contains_key(*n) && !self.shared_only) {
-            self.found.push(Difference { place: format!("{place}.{name}"), what: "extra".into(), text: "only ours has it".into() });
+            self.found.push(Difference {
+                place: format!("{place}.{name}"),
+                what: "extra".into(),
+                text: "only ours has it".into(),
+            });
         }
         for (child, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
             match (&theirs[child], &ours[child]) {
-                (Value::Object(_), Value::Object(_)) => self.nodes(&format!("{place}{mark}"), &theirs[child], &ours[child]),
-                (Value::Object(_), _) => self.add(&format!("{place}{mark}"), "missing", "ours does not name it".into()),
-                (_, Value::Object(_)) => self.add(&format!("{place}{mark}"), "extra", "only ours has it".into()),
+                (Value::Object(_), Value::Object(_)) => {
+                    self.nodes(&format!("{place}{mark}"), &theirs[child], &ours[child])
+                }
+                (Value::Object(_), _) => {
+                    self.add(&format!("{place}{mark}"), "missing", "ours does not name it".into())
+                }
+                (_, Value::Object(_)) => {
+                    self.add(&format!("{place}{mark}"), "extra", "only ours has it".into())
+                }
                 _ => {}
             }
         }
@@ -186,7 +228,8 @@ fn our_schemas_say_what_the_published_ones_say() {
     let mut compared = 0;
     for crd in ALL.iter() {
         let crd = serde_json::to_value(crd).unwrap();
-        let (group, kind) = (crd["spec"]["group"].as_str().unwrap(), crd["spec"]["names"]["kind"].as_str().unwrap());
+        let (group, kind) =
+            (crd["spec"]["group"].as_str().unwrap(), crd["spec"]["names"]["kind"].as_str().unwrap());
         let Some(theirs) = schema(&dir, group, kind) else { continue };
         compared += 1;
         let theirs = if group == "cluster.x-k8s.io" { as_v1beta1(theirs) } else { theirs };
@@ -196,13 +239,18 @@ fn our_schemas_say_what_the_published_ones_say() {
             comparison.nodes(&format!("{kind}.{part}"), &theirs[part], &ours[part]);
         }
         for d in comparison.found {
-            match ALLOWED.iter().position(|(place, what, _)| matches(place, &d.place) && (*what == "*" || *what == d.what)) {
+            match ALLOWED
+                .iter()
+                .position(|(place, what, _)| matches(place, &d.place) && (*what == "*" || *what == d.what))
+            {
                 Some(i) => used[i] = true,
                 None => wrong.push(format!("{} {}: {}", d.place, d.what, d.text)),
             }
         }
     }
-    wrong.extend(ALLOWED.iter().zip(&used).filter(|(_, used)| !**used).map(|((place, what, _), _)| format!("nothing differs any more at {place} {what}: remove it from the list")));
+    wrong.extend(ALLOWED.iter().zip(&used).filter(|(_, used)| !**used).map(|((place, what, _), _)| {
+        format!("nothing differs any more at {place} {what}: remove it from the list")
+    }));
     assert!(compared >= 14, "only {compared} kinds were compared");
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -225,7 +273,11 @@ fn published_names_are_ours() {
         let (group, kind) = (spec["group"].as_str().unwrap(), spec["names"]["kind"].as_str().unwrap());
         let Ok(text) = std::fs::read_to_string(dir.join(format!("{group}_{kind}.json"))) else { continue };
         let file: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&file["plural"], &file["scope"], &file["shortNames"]), (&spec["names"]["plural"], &spec["scope"], &spec["names"]["shortNames"]), "{kind}");
+        assert_eq!(
+            (&file["plural"], &file["scope"], &file["shortNames"]),
+            (&spec["names"]["plural"], &spec["scope"], &spec["names"]["shortNames"]),
+            "{kind}"
+        );
         assert_eq!(file["versions"][0]["subresources"], spec["versions"][0]["subresources"], "{kind}");
     }
 }

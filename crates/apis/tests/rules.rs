@@ -16,7 +16,9 @@ fn apply(object: &mut Value, change: &[(&str, &str)]) {
         let parent = object.pointer_mut(parent).unwrap_or_else(|| panic!("nothing at {parent}"));
         match parent {
             Value::Array(items) if value.is_null() => drop(items.remove(last.parse().unwrap())),
-            Value::Object(map) if value.is_null() => drop(map.remove(last).unwrap_or_else(|| panic!("no {pointer} to remove"))),
+            Value::Object(map) if value.is_null() => {
+                drop(map.remove(last).unwrap_or_else(|| panic!("no {pointer} to remove")))
+            }
             Value::Array(items) => items[last.parse::<usize>().unwrap()] = value,
             other => other[last] = value,
         }
@@ -83,7 +85,12 @@ async fn every_rule_refuses_its_bad_example_and_says_what_to_do() {
             }
         });
     }
-    assert!(untested.is_empty(), "{} rules have no row:\n{}", untested.len(), untested.into_iter().collect::<Vec<_>>().join("\n"));
+    assert!(
+        untested.is_empty(),
+        "{} rules have no row:\n{}",
+        untested.len(),
+        untested.into_iter().collect::<Vec<_>>().join("\n")
+    );
 }
 
 fn messages(node: &Value, each: &mut dyn FnMut(&str)) {
@@ -105,20 +112,35 @@ async fn what_may_change_can() {
     let mut hc = crate::samples::full_hosted_cluster();
     hc["spec"]["dns"]["baseDomain"] = json!("");
     let mut stored = api.post(&collection(&hc), &hc).await.ok();
-    apply(&mut stored, &[
-        ("/spec/release/image", r#""quay.io/openshift-release-dev/ocp-release:4.20.6-multi""#),
-        ("/spec/controlPlaneRelease", r#"{"image": "quay.io/r:4.20.7"}"#),
-        ("/spec/platform/azure/topology", r#""Private""#),
-        ("/spec/dns/baseDomain", r#""example.com""#),
-        ("/spec/secretEncryption/kms/azure/backupKey", r#"{"keyVaultName": "kv", "keyName": "etcd", "keyVersion": "0"}"#),
-        ("/spec/networking/apiServer/allowedCIDRBlocks", r#"["198.51.100.0/24"]"#),
-        ("/spec/pausedUntil", "null"),
-        ("/spec/infrastructureAvailabilityPolicy", r#""HighlyAvailable""#),
-        ("/spec/autoscaling", "null"),
-    ]);
-    api.put("/apis/hypershift.openshift.io/v1beta1/namespaces/clusters/hostedclusters/sample", &stored).await.ok();
+    apply(
+        &mut stored,
+        &[
+            ("/spec/release/image", r#""quay.io/openshift-release-dev/ocp-release:4.20.6-multi""#),
+            ("/spec/controlPlaneRelease", r#"{"image": "quay.io/r:4.20.7"}"#),
+            ("/spec/platform/azure/topology", r#""Private""#),
+            ("/spec/dns/baseDomain", r#""example.com""#),
+            (
+                "/spec/secretEncryption/kms/azure/backupKey",
+                r#"{"keyVaultName": "kv", "keyName": "etcd", "keyVersion": "0"}"#,
+            ),
+            ("/spec/networking/apiServer/allowedCIDRBlocks", r#"["198.51.100.0/24"]"#),
+            ("/spec/pausedUntil", "null"),
+            ("/spec/infrastructureAvailabilityPolicy", r#""HighlyAvailable""#),
+            ("/spec/autoscaling", "null"),
+        ],
+    );
+    api.put("/apis/hypershift.openshift.io/v1beta1/namespaces/clusters/hostedclusters/sample", &stored)
+        .await
+        .ok();
     let np = crate::samples::node_pool();
     let mut stored = api.post(&collection(&np), &np).await.ok();
-    apply(&mut stored, &[("/spec/replicas", "null"), ("/spec/autoScaling", r#"{"min": 0, "max": 5}"#), ("/spec/platform/azure/vmSize", r#""Standard_D8s_v5""#)]);
+    apply(
+        &mut stored,
+        &[
+            ("/spec/replicas", "null"),
+            ("/spec/autoScaling", r#"{"min": 0, "max": 5}"#),
+            ("/spec/platform/azure/vmSize", r#""Standard_D8s_v5""#),
+        ],
+    );
     api.put("/apis/hypershift.openshift.io/v1beta1/namespaces/clusters/nodepools/sample", &stored).await.ok();
 }

@@ -9,7 +9,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 impl Condition {
     /// A condition that starts now.
-    pub fn new(type_: &str, status: ConditionStatus, reason: &str, message: impl Into<String>, now: Timestamp) -> Condition {
+    pub fn new(
+        type_: &str,
+        status: ConditionStatus,
+        reason: &str,
+        message: impl Into<String>,
+        now: Timestamp,
+    ) -> Condition {
         Condition {
             type_: type_.to_owned(),
             status,
@@ -69,12 +75,19 @@ pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
 }
 
 /// The condition of another object under a name of ours; Unknown/StatusUnknown if the other has none.
-pub fn mirror(source: &[Condition], from: &str, to: &str, generation: Option<i64>, now: Timestamp) -> Condition {
+pub fn mirror(
+    source: &[Condition],
+    from: &str,
+    to: &str,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
     match find(source, from) {
         Some(c) => Condition { type_: to.to_owned(), observed_generation: generation, ..c.clone() },
         None => {
             let message = format!("{from} is not reported yet");
-            Condition::new(to, ConditionStatus::Unknown, super::reason::STATUS_UNKNOWN, message, now).at_generation(generation)
+            Condition::new(to, ConditionStatus::Unknown, super::reason::STATUS_UNKNOWN, message, now)
+                .at_generation(generation)
         }
     }
 }
@@ -98,14 +111,22 @@ mod tests {
         assert_eq!(list[0].last_transition_time, Time(at(1)));
         assert!(set(&mut list, ready(ConditionStatus::False, "b", 4)));
         assert_eq!((list.len(), &list[0].last_transition_time), (1, &Time(at(4))));
-        assert!(is_false(&list, "Ready") && !is_true(&list, "Ready") && remove(&mut list, "Ready") && list.is_empty());
+        assert!(
+            is_false(&list, "Ready")
+                && !is_true(&list, "Ready")
+                && remove(&mut list, "Ready")
+                && list.is_empty()
+        );
     }
 
     #[test]
     fn a_missing_source_is_unknown() {
         let source = [Condition::new("EtcdAvailable", ConditionStatus::True, "QuorumAvailable", "", at(7))];
         let copied = mirror(&source, "EtcdAvailable", "EtcdAvailable", Some(3), at(9));
-        assert_eq!((copied.status, copied.last_transition_time, copied.observed_generation), (ConditionStatus::True, Time(at(7)), Some(3)));
+        assert_eq!(
+            (copied.status, copied.last_transition_time, copied.observed_generation),
+            (ConditionStatus::True, Time(at(7)), Some(3))
+        );
         let missing = mirror(&source, "Degraded", "Degraded", None, at(9));
         assert_eq!((missing.status, missing.reason.as_str()), (ConditionStatus::Unknown, "StatusUnknown"));
     }

@@ -25,6 +25,11 @@ pub mod private_link {
     pub const INTERNAL_LOAD_BALANCER_AVAILABLE: &str = "AzureInternalLoadBalancerAvailable";
     pub const PRIVATE_ENDPOINT_AVAILABLE: &str = "AzurePrivateEndpointAvailable";
     pub const PRIVATE_DNS_AVAILABLE: &str = "AzurePrivateDNSAvailable";
-    pub const ALL: &[&str] =
-        &[AVAILABLE, PLS_CREATED, INTERNAL_LOAD_BALANCER_AVAILABLE, PRIVATE_ENDPOINT_AVAILABLE, PRIVATE_DNS_AVAILABLE];
+    pub const ALL: &[&str] = &[
+        AVAILABLE,
+        PLS_CREATED,
+        INTERNAL_LOAD_BALANCER_AVAILABLE,
+        PRIVATE_ENDPOINT_AVAILABLE,
+        PRIVATE_DNS_AVAILABLE,
+    ];
 }
