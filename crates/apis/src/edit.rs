@@ -111,7 +111,8 @@ fn element(before: &[Value], stored: &[Value], index: usize, item: &Value) -> Va
     // Lists keyed by type or name: the element that has the same key, else the one at the same place.
     let key = ["type", "name", "key"].into_iter().find(|k| item.get(k).is_some());
     let same_key = |b: &Value| key.is_some_and(|k| b.get(k) == item.get(k));
-    let place = before.iter().position(same_key).or((key.is_none() && index < before.len()).then_some(index));
+    let place =
+        before.iter().position(same_key).or_else(|| (key.is_none() && index < before.len()).then_some(index));
     match place.and_then(|i| Some((before.get(i)?, stored.get(i)?))) {
         Some((old, stored)) => {
             let mut changed = stored.clone();

@@ -27,6 +27,8 @@
 //! have; [`secrets_store`] vault mounts; [`conditions`] and [`names`] the words that controllers share;
 //! [`naming`], [`version`], [`azure_ids`] small pure functions on them.
 
+#![allow(clippy::duplicated_attributes, reason = "each printer column says its type")]
+
 pub mod azure_ids;
 pub mod capi;
 pub mod capz;

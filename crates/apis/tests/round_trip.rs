@@ -94,7 +94,7 @@ fn losses(place: &str, node: &Value, before: &Value, after: &Value, wrong: &mut 
         (Value::Object(b), Value::Object(a)) => {
             for (key, value) in b {
                 let at = format!("{place}.{key}");
-                let child = node["properties"].get(key).unwrap_or(&node["additionalProperties"]);
+                let child = node["properties"].get(key).unwrap_or_else(|| &node["additionalProperties"]);
                 match a.get(key) {
                     Some(kept) => losses(&at, child, value, kept, wrong),
                     // To a server, null and absent are the same.
@@ -197,4 +197,18 @@ fn what_changes_nothing_sends_nothing() {
         apis::edit::edit(&stored, |hc: &mut apis::hypershift::HostedCluster| hc.spec.paused_until = None)
             .unwrap();
     assert_eq!(removed, Some(json!({"spec": {"pausedUntil": null}})));
+}
+
+#[test]
+fn a_loss_would_be_noticed() {
+    let node = json!({"properties": {"a": {"default": 1}, "b": {}, "c": {}}});
+    let said = |before: Value, after: Value| {
+        let mut wrong = Vec::new();
+        losses("x", &node, &before, &after, &mut wrong);
+        wrong
+    };
+    assert_eq!(said(json!({"b": [{"d": 1}]}), json!({"b": [{}]})), ["x.b[0].d is lost"]);
+    assert_eq!(said(json!({"b": 1}), json!({"b": 2})), ["x.b was 1 and became 2"]);
+    assert_eq!(said(json!({}), json!({"c": ""})), ["x.c came as \"\", which is no default"]);
+    assert!(said(json!({"b": null}), json!({"a": 1})).is_empty());
 }
