@@ -27,13 +27,21 @@
 //! have; [`secrets_store`] vault mounts; [`conditions`] and [`names`] the words that controllers share;
 //! [`naming`], [`version`], [`azure_ids`] small pure functions on them.
 
+#![allow(clippy::duplicated_attributes, reason = "each printer column says its type")]
+
+pub mod azure_ids;
 pub mod capi;
 pub mod capz;
 pub mod common;
+pub mod conditions;
+pub mod edit;
 pub mod hypershift;
+pub mod names;
+pub mod naming;
 pub mod openshift;
 mod schema;
 pub mod secrets_store;
+pub mod version;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use schema::definition;

@@ -80,7 +80,9 @@ pub(crate) fn optional_member(discriminator: &str, value: &str, field: &str) -> 
     rule_at(
         &format!(".{field}"),
         &format!("self.{discriminator} == '{value}' || !has(self.{field})"),
-        &format!("{field} is forbidden unless {discriminator} is {value}: remove {field} or change {discriminator}"),
+        &format!(
+            "{field} is forbidden unless {discriminator} is {value}: remove {field} or change {discriminator}"
+        ),
     )
 }
 
@@ -104,9 +106,21 @@ pub(crate) fn subnet_id(field: &str, uuid_subscription: bool) -> Vec<Value> {
                 if uuid_subscription { "<uuid>" } else { "<subscription>" }
             ),
         ),
-        part(4, "^[a-zA-Z0-9_()\\\\-.]{0,89}[a-zA-Z0-9_()\\\\-]$", "the resource group has 1 to 90 letters, digits or _()-. and does not end with a dot"),
-        part(8, "^[a-zA-Z0-9][a-zA-Z0-9_.\\\\-]{0,62}[a-zA-Z0-9_]$", "the virtual network name has 2 to 64 letters, digits or _.- and does not end with . or -"),
-        part(10, "^[a-zA-Z0-9]([a-zA-Z0-9_.\\\\-]{0,78}[a-zA-Z0-9_])?$", "the subnet name has 1 to 80 letters, digits or _.- and does not end with . or -"),
+        part(
+            4,
+            "^[a-zA-Z0-9_()\\\\-.]{0,89}[a-zA-Z0-9_()\\\\-]$",
+            "the resource group has 1 to 90 letters, digits or _()-. and does not end with a dot",
+        ),
+        part(
+            8,
+            "^[a-zA-Z0-9][a-zA-Z0-9_.\\\\-]{0,62}[a-zA-Z0-9_]$",
+            "the virtual network name has 2 to 64 letters, digits or _.- and does not end with . or -",
+        ),
+        part(
+            10,
+            "^[a-zA-Z0-9]([a-zA-Z0-9_.\\\\-]{0,78}[a-zA-Z0-9_])?$",
+            "the subnet name has 1 to 80 letters, digits or _.- and does not end with . or -",
+        ),
     ]
 }
 
@@ -124,7 +138,7 @@ pub(crate) fn uuid(field: &str) -> Value {
 /// The definition of a kind, with a structural schema made from its Rust type.
 pub(crate) fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
     let mut crd = K::crd();
-    let generator = SchemaSettings::openapi3()
+    let generator = SchemaSettings::draft2020_12()
         .with(|s| {
             s.inline_subschemas = true;
             s.meta_schema = None;
@@ -133,8 +147,12 @@ pub(crate) fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceD
     let mut schema = generator.into_root_schema_for::<K>().to_value();
     structural(&mut schema);
     root(&mut schema);
-    #[allow(clippy::expect_used, reason = "a schema that is none is a fault of this crate, and every test builds them all")]
-    let props: JSONSchemaProps = serde_json::from_value(schema).expect("schemars makes JSON schema properties");
+    #[allow(
+        clippy::expect_used,
+        reason = "a schema that is none is a fault of this crate, and every test builds them all"
+    )]
+    let props: JSONSchemaProps =
+        serde_json::from_value(schema).expect("schemars makes JSON schema properties");
     for version in &mut crd.spec.versions {
         version.schema = Some(CustomResourceValidation { open_api_v3_schema: Some(props.clone()) });
     }
@@ -149,10 +167,9 @@ fn root(schema: &mut Value) {
         object.remove("required");
     }
     if let Some(Value::Object(properties)) = object.get_mut("properties") {
-        for (name, text) in [
-            ("apiVersion", "Version of the schema of this object."),
-            ("kind", "Kind of this object."),
-        ] {
+        for (name, text) in
+            [("apiVersion", "Version of the schema of this object."), ("kind", "Kind of this object.")]
+        {
             properties.insert(name.into(), json!({"type": "string", "description": text}));
         }
         properties.insert("metadata".into(), json!({"type": "object"}));
@@ -211,7 +228,8 @@ fn without_null(object: &mut Map<String, Value>) {
         values.retain(|v| !v.is_null());
     }
     let Some(Value::Array(branches)) = object.get("anyOf") else { return };
-    let is_null = |b: &Value| b["type"] == "null" || b["enum"] == json!([null]) || b.get("const") == Some(&Value::Null);
+    let is_null =
+        |b: &Value| b["type"] == "null" || b["enum"] == json!([null]) || b.get("const") == Some(&Value::Null);
     if !branches.iter().any(is_null) {
         return;
     }

@@ -10,9 +10,16 @@ use std::collections::BTreeMap;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "secrets-store.csi.x-k8s.io", version = "v1", kind = "SecretProviderClass", namespaced,
-    doc = "What the secrets-store driver mounts, and from where.", plural = "secretproviderclasses",
-    status = "SecretProviderClassStatus", derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
+    group = "secrets-store.csi.x-k8s.io",
+    version = "v1",
+    kind = "SecretProviderClass",
+    namespaced,
+    doc = "What the secrets-store driver mounts, and from where.",
+    plural = "secretproviderclasses",
+    status = "SecretProviderClassStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
     annotation("api-approved.kubernetes.io", "unapproved, the definition of the secrets-store driver")
 )]
 #[serde(rename_all = "camelCase")]

@@ -4,10 +4,15 @@ use ek_auth::User;
 use ek_server::{ApiServer, Config};
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 use tower::ServiceExt;
 
 pub const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Made once: schemas are made from types, which takes a while without optimisation.
+pub static ALL: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(apis::crds);
 
 pub struct Api(ApiServer);
 
@@ -31,15 +36,27 @@ impl Answer {
 /// A server with every definition installed, and the namespace `clusters`.
 pub async fn start() -> Api {
     let api = Api(ApiServer::start(Config::memory()).await.unwrap());
-    for crd in apis::crds() {
+    for crd in ALL.iter() {
         api.post(CRDS, &serde_json::to_value(crd).unwrap()).await.ok();
     }
-    api.post("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "clusters"}})).await.ok();
+    api.post(
+        "/api/v1/namespaces",
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "clusters"}}),
+    )
+    .await
+    .ok();
     api
 }
 
 impl Api {
-    pub async fn send(&self, method: &str, uri: &str, accept: &str, kind: &str, body: Option<&Value>) -> Answer {
+    pub async fn send(
+        &self,
+        method: &str,
+        uri: &str,
+        accept: &str,
+        kind: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         let bytes = body.map(|b| serde_json::to_vec(b).unwrap()).unwrap_or_default();
         let request = Request::builder()
             .method(method)
@@ -79,8 +96,8 @@ impl Api {
 pub fn collection(object: &Value) -> String {
     let api_version = object["apiVersion"].as_str().unwrap();
     let kind = object["kind"].as_str().unwrap();
-    let crd = apis::crds()
-        .into_iter()
+    let crd = ALL
+        .iter()
         .find(|c| c.spec.names.kind == kind && api_version.starts_with(&format!("{}/", c.spec.group)))
         .unwrap_or_else(|| panic!("no definition of {kind}"));
     let place = if crd.spec.scope == "Namespaced" { "namespaces/clusters/" } else { "" };

@@ -5,5 +5,8 @@
 mod api;
 mod definitions;
 mod published;
+mod round_trip;
+mod rule_table;
+mod rules;
 mod samples;
 mod serving;

@@ -10,7 +10,8 @@ fn object(api_version: &str, kind: &str, spec: Value) -> Value {
 }
 
 fn services(route: &str) -> Value {
-    let publish = |service: &str, kind: &str| json!({"service": service, "servicePublishingStrategy": {"type": kind}});
+    let publish =
+        |service: &str, kind: &str| json!({"service": service, "servicePublishingStrategy": {"type": kind}});
     json!([
         publish("APIServer", "LoadBalancer"),
         publish("OAuthServer", route),
@@ -61,12 +62,16 @@ fn azure() -> Value {
 
 /// The least a self-managed user writes.
 pub fn hosted_cluster() -> Value {
-    object("hypershift.openshift.io/v1beta1", "HostedCluster", json!({
-        "release": {"image": "quay.io/openshift-release-dev/ocp-release:4.20.5-multi"},
-        "pullSecret": {"name": "pull"},
-        "platform": azure(),
-        "services": services("Route"),
-    }))
+    object(
+        "hypershift.openshift.io/v1beta1",
+        "HostedCluster",
+        json!({
+            "release": {"image": "quay.io/openshift-release-dev/ocp-release:4.20.5-multi"},
+            "pullSecret": {"name": "pull"},
+            "platform": azure(),
+            "services": services("Route"),
+        }),
+    )
 }
 
 /// A cluster of the managed service, with most that can be said.
@@ -102,32 +107,44 @@ pub fn full_hosted_cluster() -> Value {
 }
 
 pub fn node_pool() -> Value {
-    object("hypershift.openshift.io/v1beta1", "NodePool", json!({
-        "clusterName": "sample",
-        "release": {"image": "quay.io/openshift-release-dev/ocp-release:4.20.5-multi"},
-        "replicas": 2,
-        "management": {"upgradeType": "Replace"},
-        "platform": {"type": "Azure", "azure": {
-            "vmSize": "Standard_D4s_v5", "image": {"type": "AzureMarketplace"}, "osDisk": {"sizeGiB": 120}, "subnetID": SUBNET,
-        }},
-    }))
+    object(
+        "hypershift.openshift.io/v1beta1",
+        "NodePool",
+        json!({
+            "clusterName": "sample",
+            "release": {"image": "quay.io/openshift-release-dev/ocp-release:4.20.5-multi"},
+            "replicas": 2,
+            "management": {"upgradeType": "Replace"},
+            "platform": {"type": "Azure", "azure": {
+                "vmSize": "Standard_D4s_v5", "image": {"type": "AzureMarketplace"}, "osDisk": {"sizeGiB": 120}, "subnetID": SUBNET,
+            }},
+        }),
+    )
 }
 
 pub fn hosted_control_plane() -> Value {
-    object("hypershift.openshift.io/v1beta1", "HostedControlPlane", json!({
-        "releaseImage": "quay.io/openshift-release-dev/ocp-release:4.20.5-multi",
-        "pullSecret": {"name": "pull-secret"}, "sshKey": {"name": "ssh-key"}, "infraID": "sample-x7k2p",
-        "issuerURL": "https://kubernetes.default.svc", "dns": {"baseDomain": ""},
-        "etcd": {"managementType": "Managed", "managed": {"storage": {"type": "PersistentVolume"}}},
-        "platform": azure(), "services": services("Route"),
-    }))
+    object(
+        "hypershift.openshift.io/v1beta1",
+        "HostedControlPlane",
+        json!({
+            "releaseImage": "quay.io/openshift-release-dev/ocp-release:4.20.5-multi",
+            "pullSecret": {"name": "pull-secret"}, "sshKey": {"name": "ssh-key"}, "infraID": "sample-x7k2p",
+            "issuerURL": "https://kubernetes.default.svc", "dns": {"baseDomain": ""},
+            "etcd": {"managementType": "Managed", "managed": {"storage": {"type": "PersistentVolume"}}},
+            "platform": azure(), "services": services("Route"),
+        }),
+    )
 }
 
 pub fn private_link() -> Value {
-    object("hypershift.openshift.io/v1beta1", "AzurePrivateLinkService", json!({
-        "subscriptionID": UUID, "resourceGroupName": "mgmt", "location": "westeurope", "guestSubnetID": SUBNET,
-        "guestVNetID": "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/vnet",
-    }))
+    object(
+        "hypershift.openshift.io/v1beta1",
+        "AzurePrivateLinkService",
+        json!({
+            "subscriptionID": UUID, "resourceGroupName": "mgmt", "location": "westeurope", "guestSubnetID": SUBNET,
+            "guestVNetID": "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/vnet",
+        }),
+    )
 }
 
 fn machine() -> Value {
@@ -159,21 +176,67 @@ pub fn all() -> Vec<Value> {
         bare(certificates, "CertificateSigningRequestApproval"),
         object(certificates, "CertificateRevocationRequest", json!({"signerClass": "customer-break-glass"})),
         object(capi, "Cluster", json!({"controlPlaneEndpoint": {"host": "api", "port": 443}})),
-        object(capi, "MachineDeployment", json!({"clusterName": "sample", "selector": selector, "template": template, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "10%"}}})),
-        object(capi, "MachineSet", json!({"clusterName": "sample", "selector": selector, "template": template})),
+        object(
+            capi,
+            "MachineDeployment",
+            json!({"clusterName": "sample", "selector": selector, "template": template, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "10%"}}}),
+        ),
+        object(
+            capi,
+            "MachineSet",
+            json!({"clusterName": "sample", "selector": selector, "template": template}),
+        ),
         object(capi, "Machine", machine()),
-        object(capi, "MachineHealthCheck", json!({"clusterName": "sample", "selector": selector, "maxUnhealthy": 2, "unhealthyConditions": [{"type": "Ready", "status": "False", "timeout": "8m"}]})),
-        object(capz, "AzureCluster", json!({"location": "westeurope", "networkSpec": {"vnet": {"name": "vnet"}, "subnets": [{"name": "workers", "role": "node"}]}})),
-        object(capz, "AzureClusterIdentity", json!({"type": "WorkloadIdentity", "clientID": UUID, "tenantID": UUID, "allowedNamespaces": {"list": ["a"]}})),
+        object(
+            capi,
+            "MachineHealthCheck",
+            json!({"clusterName": "sample", "selector": selector, "maxUnhealthy": 2, "unhealthyConditions": [{"type": "Ready", "status": "False", "timeout": "8m"}]}),
+        ),
+        object(
+            capz,
+            "AzureCluster",
+            json!({"location": "westeurope", "networkSpec": {"vnet": {"name": "vnet"}, "subnets": [{"name": "workers", "role": "node"}]}}),
+        ),
+        object(
+            capz,
+            "AzureClusterIdentity",
+            json!({"type": "WorkloadIdentity", "clientID": UUID, "tenantID": UUID, "allowedNamespaces": {"list": ["a"]}}),
+        ),
         object(capz, "AzureMachine", azure_machine()),
         object(capz, "AzureMachineTemplate", json!({"template": {"spec": azure_machine()}})),
-        object("secrets-store.csi.x-k8s.io/v1", "SecretProviderClass", json!({"provider": "azure", "parameters": {"keyvaultName": "vault"}})),
-        object("route.openshift.io/v1", "Route", json!({"host": "api.example.com", "to": {"kind": "Service", "name": "kube-apiserver"}, "tls": {"termination": "passthrough"}})),
+        object(
+            "secrets-store.csi.x-k8s.io/v1",
+            "SecretProviderClass",
+            json!({"provider": "azure", "parameters": {"keyvaultName": "vault"}}),
+        ),
+        object(
+            "route.openshift.io/v1",
+            "Route",
+            json!({"host": "api.example.com", "to": {"kind": "Service", "name": "kube-apiserver"}, "tls": {"termination": "passthrough"}}),
+        ),
         object(config, "ClusterVersion", json!({"clusterID": UUID, "channel": "stable-4.20"})),
         object(config, "ClusterOperator", json!({})),
-        object(config, "ImageDigestMirrorSet", json!({"imageDigestMirrors": [{"source": "quay.io/a", "mirrors": ["m/a"]}]})),
+        object(
+            config,
+            "ImageDigestMirrorSet",
+            json!({"imageDigestMirrors": [{"source": "quay.io/a", "mirrors": ["m/a"]}]}),
+        ),
     ];
-    for kind in ["Infrastructure", "APIServer", "Authentication", "Build", "DNS", "FeatureGate", "Image", "Ingress", "Network", "OAuth", "OperatorHub", "Proxy", "Scheduler"] {
+    for kind in [
+        "Infrastructure",
+        "APIServer",
+        "Authentication",
+        "Build",
+        "DNS",
+        "FeatureGate",
+        "Image",
+        "Ingress",
+        "Network",
+        "OAuth",
+        "OperatorHub",
+        "Proxy",
+        "Scheduler",
+    ] {
         all.push(object(config, kind, json!({"somethingNew": {"of": ["a", "later", "release"]}})));
     }
     all

@@ -12,11 +12,23 @@ use std::collections::BTreeMap;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "cluster.x-k8s.io", version = "v1beta1", kind = "Cluster", namespaced,
+    group = "cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "Cluster",
+    namespaced,
     doc = "A cluster: where its control plane and its infrastructure are described.",
-    status = "ClusterStatus", shortname = "cl", category = "cluster-api", derive = "PartialEq", derive = "Default",
+    status = "ClusterStatus",
+    shortname = "cl",
+    category = "cluster-api",
+    derive = "PartialEq",
+    derive = "Default",
     crates(kube_core = "::kube_core"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Phase of the cluster"),
+    printcolumn(
+        name = "Phase",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Phase of the cluster"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -51,14 +63,12 @@ pub struct Gate {
 }
 
 /// Host and port; empty until known.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CapiEndpoint {
-    #[serde(default)]
-    #[schemars(length(max = 512), extend("default" = serde_json::Value::Null))]
-    pub host: String,
-    #[serde(default)]
-    #[schemars(extend("default" = serde_json::Value::Null))]
-    pub port: i32,
+    #[schemars(length(max = 512))]
+    pub host: Option<String>,
+    pub port: Option<i32>,
 }
 
 /// Address ranges.

@@ -13,16 +13,48 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "cluster.x-k8s.io", version = "v1beta1", kind = "Machine", namespaced,
+    group = "cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "Machine",
+    namespaced,
     doc = "One node's machine, whoever provides it.",
-    status = "MachineStatus", shortname = "ma", category = "cluster-api", derive = "PartialEq", derive = "Default",
+    status = "MachineStatus",
+    shortname = "ma",
+    category = "cluster-api",
+    derive = "PartialEq",
+    derive = "Default",
     crates(kube_core = "::kube_core"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName", description = "The cluster"),
-    printcolumn(name = "NodeName", type_ = "string", json_path = ".status.nodeRef.name", description = "The node"),
-    printcolumn(name = "ProviderID", type_ = "string", json_path = ".spec.providerID", description = "The machine's id"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Phase of the machine"),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterName",
+        description = "The cluster"
+    ),
+    printcolumn(
+        name = "NodeName",
+        type_ = "string",
+        json_path = ".status.nodeRef.name",
+        description = "The node"
+    ),
+    printcolumn(
+        name = "ProviderID",
+        type_ = "string",
+        json_path = ".spec.providerID",
+        description = "The machine's id"
+    ),
+    printcolumn(
+        name = "Phase",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Phase of the machine"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version", description = "Kubernetes version")
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".spec.version",
+        description = "Kubernetes version"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSpec {

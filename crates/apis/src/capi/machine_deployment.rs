@@ -12,20 +12,71 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "cluster.x-k8s.io", version = "v1beta1", kind = "MachineDeployment", namespaced,
+    group = "cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "MachineDeployment",
+    namespaced,
     doc = "Equal machines that change in steps.",
-    status = "MachineDeploymentStatus", shortname = "md", category = "cluster-api", derive = "PartialEq", derive = "Default",
+    status = "MachineDeploymentStatus",
+    shortname = "md",
+    category = "cluster-api",
+    derive = "PartialEq",
+    derive = "Default",
     crates(kube_core = "::kube_core"),
-    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas", label_selector_path = ".status.selector"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName", description = "The cluster"),
-    printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas", description = "Machines that are wanted"),
-    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Machines that are there"),
-    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas", description = "Machines that are ready"),
-    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedReplicas", description = "Machines of the wanted kind"),
-    printcolumn(name = "Unavailable", type_ = "integer", json_path = ".status.unavailableReplicas", description = "Machines that are missing"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Phase of the deployment"),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterName",
+        description = "The cluster"
+    ),
+    printcolumn(
+        name = "Desired",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "Machines that are wanted"
+    ),
+    printcolumn(
+        name = "Replicas",
+        type_ = "integer",
+        json_path = ".status.replicas",
+        description = "Machines that are there"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "Machines that are ready"
+    ),
+    printcolumn(
+        name = "Updated",
+        type_ = "integer",
+        json_path = ".status.updatedReplicas",
+        description = "Machines of the wanted kind"
+    ),
+    printcolumn(
+        name = "Unavailable",
+        type_ = "integer",
+        json_path = ".status.unavailableReplicas",
+        description = "Machines that are missing"
+    ),
+    printcolumn(
+        name = "Phase",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Phase of the deployment"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.template.spec.version", description = "Kubernetes version")
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".spec.template.spec.version",
+        description = "Kubernetes version"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDeploymentSpec {

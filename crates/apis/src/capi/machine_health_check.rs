@@ -11,14 +11,42 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "cluster.x-k8s.io", version = "v1beta1", kind = "MachineHealthCheck", namespaced,
+    group = "cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "MachineHealthCheck",
+    namespaced,
     doc = "When a machine counts as broken and is replaced.",
-    status = "MachineHealthCheckStatus", shortname = "mhc", shortname = "mhcs", category = "cluster-api",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName", description = "The cluster"),
-    printcolumn(name = "ExpectedMachines", type_ = "integer", json_path = ".status.expectedMachines", description = "Machines that are watched"),
-    printcolumn(name = "MaxUnhealthy", type_ = "string", json_path = ".spec.maxUnhealthy", description = "More broken machines than this, and none is replaced"),
-    printcolumn(name = "CurrentHealthy", type_ = "integer", json_path = ".status.currentHealthy", description = "Machines that are well"),
+    status = "MachineHealthCheckStatus",
+    shortname = "mhc",
+    shortname = "mhcs",
+    category = "cluster-api",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterName",
+        description = "The cluster"
+    ),
+    printcolumn(
+        name = "ExpectedMachines",
+        type_ = "integer",
+        json_path = ".status.expectedMachines",
+        description = "Machines that are watched"
+    ),
+    printcolumn(
+        name = "MaxUnhealthy",
+        type_ = "string",
+        json_path = ".spec.maxUnhealthy",
+        description = "More broken machines than this, and none is replaced"
+    ),
+    printcolumn(
+        name = "CurrentHealthy",
+        type_ = "integer",
+        json_path = ".status.currentHealthy",
+        description = "Machines that are well"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -11,18 +11,59 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "cluster.x-k8s.io", version = "v1beta1", kind = "MachineSet", namespaced,
+    group = "cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "MachineSet",
+    namespaced,
     doc = "A number of equal machines.",
-    status = "MachineSetStatus", shortname = "ms", category = "cluster-api", derive = "PartialEq", derive = "Default",
+    status = "MachineSetStatus",
+    shortname = "ms",
+    category = "cluster-api",
+    derive = "PartialEq",
+    derive = "Default",
     crates(kube_core = "::kube_core"),
-    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas", label_selector_path = ".status.selector"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName", description = "The cluster"),
-    printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas", description = "Machines that are wanted"),
-    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Machines that are there"),
-    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas", description = "Machines that are ready"),
-    printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas", description = "Machines that have been ready for a while"),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterName",
+        description = "The cluster"
+    ),
+    printcolumn(
+        name = "Desired",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "Machines that are wanted"
+    ),
+    printcolumn(
+        name = "Replicas",
+        type_ = "integer",
+        json_path = ".status.replicas",
+        description = "Machines that are there"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "Machines that are ready"
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "integer",
+        json_path = ".status.availableReplicas",
+        description = "Machines that have been ready for a while"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.template.spec.version", description = "Kubernetes version")
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".spec.template.spec.version",
+        description = "Kubernetes version"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSetSpec {

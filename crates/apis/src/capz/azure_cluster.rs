@@ -1,8 +1,8 @@
 //! `AzureCluster`: the network and the resource group of a cluster.
 
 use super::LongRunningOperation;
-use crate::capi::{CapiCondition, FailureDomain};
 use crate::capi::cluster::CapiEndpoint;
+use crate::capi::{CapiCondition, FailureDomain};
 use crate::common::{Json, ObjectReference, Other};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -15,18 +15,50 @@ use std::collections::BTreeMap;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "infrastructure.cluster.x-k8s.io", version = "v1beta1", kind = "AzureCluster", namespaced,
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "AzureCluster",
+    namespaced,
     doc = "The network and the resource group of a cluster on Azure.",
-    status = "AzureClusterStatus", category = "cluster-api", label("cluster.x-k8s.io/v1beta1", "v1beta1"),
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name", description = "The cluster"),
-    printcolumn(name = "Ready", type_ = "boolean", json_path = ".status.ready", description = "Whether it is complete"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].message", priority = 1),
+    status = "AzureClusterStatus",
+    category = "cluster-api",
+    label("cluster.x-k8s.io/v1beta1", "v1beta1"),
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name",
+        description = "The cluster"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "boolean",
+        json_path = ".status.ready",
+        description = "Whether it is complete"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].message",
+        priority = 1
+    ),
     printcolumn(name = "Resource Group", type_ = "string", json_path = ".spec.resourceGroup", priority = 1),
     printcolumn(name = "SubscriptionID", type_ = "string", json_path = ".spec.subscriptionID", priority = 1),
     printcolumn(name = "Location", type_ = "string", json_path = ".spec.location", priority = 1),
-    printcolumn(name = "Endpoint", type_ = "string", json_path = ".spec.controlPlaneEndpoint.host", description = "Where the API server answers", priority = 1),
+    printcolumn(
+        name = "Endpoint",
+        type_ = "string",
+        json_path = ".spec.controlPlaneEndpoint.host",
+        description = "Where the API server answers",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -28,15 +28,44 @@ text_enum! {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "infrastructure.cluster.x-k8s.io", version = "v1beta1", kind = "AzureMachine", namespaced,
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "AzureMachine",
+    namespaced,
     doc = "One virtual machine on Azure.",
-    status = "AzureMachineStatus", category = "cluster-api", label("cluster.x-k8s.io/v1beta1", "v1beta1"),
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
-    printcolumn(name = "Severity", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].severity"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
-    printcolumn(name = "State", type_ = "string", json_path = ".status.vmState", description = "State of the machine in Azure"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name", priority = 1),
+    status = "AzureMachineStatus",
+    category = "cluster-api",
+    label("cluster.x-k8s.io/v1beta1", "v1beta1"),
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
+    printcolumn(
+        name = "Severity",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].severity"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason"
+    ),
+    printcolumn(
+        name = "State",
+        type_ = "string",
+        json_path = ".status.vmState",
+        description = "State of the machine in Azure"
+    ),
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name",
+        priority = 1
+    ),
     printcolumn(name = "VM ID", type_ = "string", json_path = ".spec.providerID", priority = 1),
     printcolumn(name = "VM Size", type_ = "string", json_path = ".spec.vmSize", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -286,10 +315,17 @@ pub struct NodeAddress {
 /// A virtual machine yet to be made. Never changed: a change is another template.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "infrastructure.cluster.x-k8s.io", version = "v1beta1", kind = "AzureMachineTemplate", namespaced,
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "AzureMachineTemplate",
+    namespaced,
     doc = "A virtual machine yet to be made. Never changed: a change is another template.",
-    status = "AzureMachineTemplateStatus", category = "cluster-api", label("cluster.x-k8s.io/v1beta1", "v1beta1"),
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
+    status = "AzureMachineTemplateStatus",
+    category = "cluster-api",
+    label("cluster.x-k8s.io/v1beta1", "v1beta1"),
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct AzureMachineTemplateSpec {

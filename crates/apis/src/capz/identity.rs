@@ -23,12 +23,24 @@ text_enum! {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "infrastructure.cluster.x-k8s.io", version = "v1beta1", kind = "AzureClusterIdentity", namespaced,
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta1",
+    kind = "AzureClusterIdentity",
+    namespaced,
     doc = "Who makes the machines of a cluster on Azure.",
-    plural = "azureclusteridentities", status = "AzureClusterIdentityStatus", category = "cluster-api",
-    label("cluster.x-k8s.io/v1beta1", "v1beta1"), derive = "PartialEq", derive = "Default",
+    plural = "azureclusteridentities",
+    status = "AzureClusterIdentityStatus",
+    category = "cluster-api",
+    label("cluster.x-k8s.io/v1beta1", "v1beta1"),
+    derive = "PartialEq",
+    derive = "Default",
     crates(kube_core = "::kube_core"),
-    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type", description = "How it authenticates"),
+    printcolumn(
+        name = "Type",
+        type_ = "string",
+        json_path = ".spec.type",
+        description = "How it authenticates"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! `certificates.hypershift.openshift.io`: who may have a break-glass certificate, and taking it away.
 
-use crate::common::{Condition, Nothing, LocalObjectReference, text_enum};
+use crate::common::{Condition, LocalObjectReference, Nothing, text_enum};
 use crate::schema::immutable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_derive::CustomResource;
@@ -11,10 +11,17 @@ use serde_with::skip_serializing_none;
 /// Says nothing: an approval is that the object exists, under the name of the signing request.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "certificates.hypershift.openshift.io", version = "v1alpha1", kind = "CertificateSigningRequestApproval", namespaced,
+    group = "certificates.hypershift.openshift.io",
+    version = "v1alpha1",
+    kind = "CertificateSigningRequestApproval",
+    namespaced,
     doc = "Approves the CertificateSigningRequest of the same name, if this namespace's signer is asked.",
-    status = "CertificateSigningRequestApprovalStatus", shortname = "csra", shortname = "csras",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    status = "CertificateSigningRequestApprovalStatus",
+    shortname = "csra",
+    shortname = "csras",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(from = "Option<Nothing>")]
 pub struct CertificateSigningRequestApprovalSpec {}
@@ -40,10 +47,17 @@ text_enum! {
 /// Takes all certificates of a signer away.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "certificates.hypershift.openshift.io", version = "v1alpha1", kind = "CertificateRevocationRequest", namespaced,
+    group = "certificates.hypershift.openshift.io",
+    version = "v1alpha1",
+    kind = "CertificateRevocationRequest",
+    namespaced,
     doc = "Takes away all certificates that a break-glass signer has issued so far.",
-    status = "CertificateRevocationRequestStatus", shortname = "crr", shortname = "crrs",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    status = "CertificateRevocationRequestStatus",
+    shortname = "crr",
+    shortname = "crrs",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateRevocationRequestSpec {

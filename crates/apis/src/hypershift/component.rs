@@ -9,15 +9,48 @@ use serde_with::skip_serializing_none;
 /// Says nothing: the object is its status.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "hypershift.openshift.io", version = "v1beta1", kind = "ControlPlaneComponent", namespaced,
+    group = "hypershift.openshift.io",
+    version = "v1beta1",
+    kind = "ControlPlaneComponent",
+    namespaced,
     doc = "How one component of a control plane is doing.",
-    status = "ControlPlaneComponentStatus", shortname = "cpc", shortname = "cpcs",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "Version that is rolled out"),
-    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "Whether it serves"),
-    printcolumn(name = "Progressing", type_ = "string", json_path = ".status.conditions[?(@.type==\"RolloutComplete\")].status", description = "Whether its rollout is complete"),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].message", description = "What Available says"),
-    printcolumn(name = "RolloutMessage", type_ = "string", json_path = ".status.conditions[?(@.type==\"RolloutComplete\")].message", description = "What RolloutComplete says", priority = 1)
+    status = "ControlPlaneComponentStatus",
+    shortname = "cpc",
+    shortname = "cpcs",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.version",
+        description = "Version that is rolled out"
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status",
+        description = "Whether it serves"
+    ),
+    printcolumn(
+        name = "Progressing",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"RolloutComplete\")].status",
+        description = "Whether its rollout is complete"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].message",
+        description = "What Available says"
+    ),
+    printcolumn(
+        name = "RolloutMessage",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"RolloutComplete\")].message",
+        description = "What RolloutComplete says",
+        priority = 1
+    )
 )]
 #[serde(from = "Option<Nothing>")]
 pub struct ControlPlaneComponentSpec {}

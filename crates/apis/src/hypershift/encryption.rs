@@ -88,19 +88,28 @@ fn azure_kms_rules() -> Value {
         rule_at(
             &format!(".{field}"),
             &format!("has(self.{field}) == has(oldSelf.{field})"),
-            &format!("{field} is immutable: the identity that reaches the vault cannot change between kms and workloadIdentity"),
+            &format!(
+                "{field} is immutable: the identity that reaches the vault cannot change between kms and workloadIdentity"
+            ),
         )
     };
     json!([
-        rule("has(self.kms) != has(self.workloadIdentity)",
-            "exactly one of kms (ManagedIdentities) and workloadIdentity (WorkloadIdentities) must be set: set the one of the cluster's flavour"),
+        rule(
+            "has(self.kms) != has(self.workloadIdentity)",
+            "exactly one of kms (ManagedIdentities) and workloadIdentity (WorkloadIdentities) must be set: set the one of the cluster's flavour"
+        ),
         kept("kms"),
         kept("workloadIdentity"),
-        rule_at(".backupKey", "!has(self.backupKey) || self.backupKey.keyVaultName == self.activeKey.keyVaultName",
-            "backupKey.keyVaultName must equal activeKey.keyVaultName: both keys live in one vault"),
-        rule_at(".keyVaultType",
+        rule_at(
+            ".backupKey",
+            "!has(self.backupKey) || self.backupKey.keyVaultName == self.activeKey.keyVaultName",
+            "backupKey.keyVaultName must equal activeKey.keyVaultName: both keys live in one vault"
+        ),
+        rule_at(
+            ".keyVaultType",
             "(has(self.keyVaultType) ? self.keyVaultType : 'KeyVault') == (has(oldSelf.keyVaultType) ? oldSelf.keyVaultType : 'KeyVault')",
-            "keyVaultType is immutable: create another HostedCluster to change between KeyVault and ManagedHSM"),
+            "keyVaultType is immutable: create another HostedCluster to change between KeyVault and ManagedHSM"
+        ),
     ])
 }
 

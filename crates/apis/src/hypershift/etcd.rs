@@ -4,7 +4,6 @@ use crate::common::{IntOrString, LocalObjectReference, QUANTITY, text_enum};
 use crate::schema::{fixed, immutable, member, rule, settled};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_with::skip_serializing_none;
 
 const REBUILD: &str = "back up, and restore into another HostedCluster";
@@ -39,7 +38,11 @@ impl Default for Etcd {
     fn default() -> Etcd {
         let volume = EtcdVolume { size: Some("8Gi".into()), storage_class_name: None };
         let storage = EtcdStorage { persistent_volume: Some(volume), ..EtcdStorage::default() };
-        Etcd { management_type: EtcdManagementType::Managed, managed: Some(ManagedEtcd { storage }), unmanaged: None }
+        Etcd {
+            management_type: EtcdManagementType::Managed,
+            managed: Some(ManagedEtcd { storage }),
+            unmanaged: None,
+        }
     }
 }
 
@@ -113,9 +116,4 @@ pub struct UnmanagedEtcd {
 pub struct EtcdTls {
     /// Secret with `etcd-client-ca.crt`, `etcd-client.crt` and `etcd-client.key`.
     pub client_secret: LocalObjectReference,
-}
-
-/// The default that the schema shows.
-pub(crate) fn default_etcd() -> serde_json::Value {
-    json!({"managementType": "Managed", "managed": {"storage": {"type": "PersistentVolume", "persistentVolume": {"size": "8Gi"}}}})
 }

@@ -1,15 +1,17 @@
 //! `HostedCluster`: what a user asks for.
 
-use super::etcd::{Etcd, default_etcd};
-use super::networking::{Networking, default_networking};
+use super::etcd::Etcd;
+use super::networking::Networking;
 use super::platform::{ids_once, service_rules};
 use super::settings::{Dns, Release};
 use super::shared::SharedSpec;
-use super::status::{ClusterVersionStatus, ControlPlaneVersion, HostedClusterConfigurationStatus, PayloadArch};
-use crate::common::{ApiEndpoint, Condition, Json, LocalObjectReference};
+use super::status::{
+    ClusterVersionStatus, ControlPlaneVersion, HostedClusterConfigurationStatus, PayloadArch,
+};
 use crate::common::LocalObjectReference as Reference;
+use crate::common::{ApiEndpoint, Condition, Json, LocalObjectReference};
 use crate::hypershift::encryption::SecretEncryptionStatus;
-use crate::schema::{rule, rule_at, uuid, fixed};
+use crate::schema::{fixed, rule, rule_at, uuid};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,32 +27,52 @@ fn default_issuer() -> String {
 
 fn spec_rules() -> Value {
     let kept = |field: &str, what: &str| {
-        rule_at(&format!(".{field}"), &format!("self.{field} == oldSelf.{field}"),
-            &format!("{field} is immutable: create another HostedCluster with the {what} you want"))
+        rule_at(
+            &format!(".{field}"),
+            &format!("self.{field} == oldSelf.{field}"),
+            &format!("{field} is immutable: create another HostedCluster with the {what} you want"),
+        )
     };
     let mut rules = vec![
         kept("services", "services"),
         kept("controllerAvailabilityPolicy", "policy"),
         kept("olmCatalogPlacement", "placement"),
         kept("capabilities", "capabilities"),
-        rule_at(".fips",
+        rule_at(
+            ".fips",
             "(has(self.fips) && self.fips) == (has(oldSelf.fips) && oldSelf.fips)",
-            "fips is immutable: create another HostedCluster to turn it on or off"),
-        rule_at(".secretEncryption", "!has(oldSelf.secretEncryption) || has(self.secretEncryption)",
-            "secretEncryption cannot be removed: stored secrets could no longer be read; rotate the key instead"),
-        rule_at(".services", "size(self.services) >= 4",
-            "services needs at least 4 entries: APIServer, OAuthServer, Konnectivity and Ignition"),
-        rule_at(".serviceAccountSigningKey", "!has(self.serviceAccountSigningKey) || self.issuerURL != ''",
-            "serviceAccountSigningKey needs issuerURL: set it to the issuer that publishes the key"),
-        rule_at(".operatorConfiguration",
+            "fips is immutable: create another HostedCluster to turn it on or off",
+        ),
+        rule_at(
+            ".secretEncryption",
+            "!has(oldSelf.secretEncryption) || has(self.secretEncryption)",
+            "secretEncryption cannot be removed: stored secrets could no longer be read; rotate the key instead",
+        ),
+        rule_at(
+            ".services",
+            "size(self.services) >= 4",
+            "services needs at least 4 entries: APIServer, OAuthServer, Konnectivity and Ignition",
+        ),
+        rule_at(
+            ".serviceAccountSigningKey",
+            "!has(self.serviceAccountSigningKey) || self.issuerURL != ''",
+            "serviceAccountSigningKey needs issuerURL: set it to the issuer that publishes the key",
+        ),
+        rule_at(
+            ".operatorConfiguration",
             "!has(self.operatorConfiguration) || !has(self.operatorConfiguration.clusterNetworkOperator) || !self.operatorConfiguration.clusterNetworkOperator.disableMultiNetwork || self.networking.networkType == 'Other'",
-            "operatorConfiguration.clusterNetworkOperator.disableMultiNetwork may be true only when networking.networkType is Other: set it to false"),
-        rule_at(".operatorConfiguration",
+            "operatorConfiguration.clusterNetworkOperator.disableMultiNetwork may be true only when networking.networkType is Other: set it to false",
+        ),
+        rule_at(
+            ".operatorConfiguration",
             "!has(self.operatorConfiguration) || !has(self.operatorConfiguration.clusterNetworkOperator) || !has(self.operatorConfiguration.clusterNetworkOperator.ovnKubernetesConfig) || self.networking.networkType == 'OVNKubernetes'",
-            "operatorConfiguration.clusterNetworkOperator.ovnKubernetesConfig is allowed only when networking.networkType is OVNKubernetes: remove it"),
-        rule_at(".services",
+            "operatorConfiguration.clusterNetworkOperator.ovnKubernetesConfig is allowed only when networking.networkType is OVNKubernetes: remove it",
+        ),
+        rule_at(
+            ".services",
             "!has(self.configuration) || !has(self.configuration.apiServer) || !has(self.configuration.apiServer.servingCerts) || !has(self.configuration.apiServer.servingCerts.namedCertificates) || self.services.all(s, s.service != 'APIServer' || s.servicePublishingStrategy.type != 'LoadBalancer' || !has(s.servicePublishingStrategy.loadBalancer) || !has(s.servicePublishingStrategy.loadBalancer.hostname) || self.configuration.apiServer.servingCerts.namedCertificates.all(c, !has(c.names) || !(s.servicePublishingStrategy.loadBalancer.hostname in c.names)))",
-            "the APIServer's loadBalancer.hostname must not be among configuration.apiServer.servingCerts.namedCertificates names: remove it there, or serve it through kubeAPIServerDNSName"),
+            "the APIServer's loadBalancer.hostname must not be among configuration.apiServer.servingCerts.namedCertificates names: remove it there, or serve it through kubeAPIServerDNSName",
+        ),
     ];
     rules.extend(service_rules());
     rules.extend(ids_once());
@@ -61,19 +83,73 @@ fn spec_rules() -> Value {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "hypershift.openshift.io", version = "v1beta1", kind = "HostedCluster", namespaced,
+    group = "hypershift.openshift.io",
+    version = "v1beta1",
+    kind = "HostedCluster",
+    namespaced,
     doc = "A cluster whose control plane runs as pods here, and whose nodes run elsewhere.",
-    status = "HostedClusterStatus", shortname = "hc", shortname = "hcs", derive = "PartialEq", derive = "Default",
+    status = "HostedClusterStatus",
+    shortname = "hc",
+    shortname = "hcs",
+    derive = "PartialEq",
+    derive = "Default",
     crates(kube_core = "::kube_core"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version.history[?(@.state==\"Completed\")].version", description = "Version that is complete"),
-    printcolumn(name = "CP Version", type_ = "string", json_path = ".status.controlPlaneVersion.history[?(@.state==\"Completed\")].version", description = "Version of the control plane that is complete"),
-    printcolumn(name = "KubeConfig", type_ = "string", json_path = ".status.kubeconfig.name", description = "Secret with the admin kubeconfig"),
-    printcolumn(name = "Progress", type_ = "string", json_path = ".status.version.history[?(@.state!=\"\")].state", description = "State of the newest version"),
-    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "Whether the API answers"),
-    printcolumn(name = "Progressing", type_ = "string", json_path = ".status.conditions[?(@.type==\"Progressing\")].status", description = "Whether a version is being rolled out"),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].message", description = "What Available says"),
-    printcolumn(name = "CP Progress", type_ = "string", json_path = ".status.controlPlaneVersion.history[0].state", description = "State of the control plane's newest version", priority = 1),
-    printcolumn(name = "DP Progress", type_ = "string", json_path = ".status.version.history[0].state", description = "State of the nodes' newest version", priority = 1)
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.version.history[?(@.state==\"Completed\")].version",
+        description = "Version that is complete"
+    ),
+    printcolumn(
+        name = "CP Version",
+        type_ = "string",
+        json_path = ".status.controlPlaneVersion.history[?(@.state==\"Completed\")].version",
+        description = "Version of the control plane that is complete"
+    ),
+    printcolumn(
+        name = "KubeConfig",
+        type_ = "string",
+        json_path = ".status.kubeconfig.name",
+        description = "Secret with the admin kubeconfig"
+    ),
+    printcolumn(
+        name = "Progress",
+        type_ = "string",
+        json_path = ".status.version.history[?(@.state!=\"\")].state",
+        description = "State of the newest version"
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status",
+        description = "Whether the API answers"
+    ),
+    printcolumn(
+        name = "Progressing",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].status",
+        description = "Whether a version is being rolled out"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].message",
+        description = "What Available says"
+    ),
+    printcolumn(
+        name = "CP Progress",
+        type_ = "string",
+        json_path = ".status.controlPlaneVersion.history[0].state",
+        description = "State of the control plane's newest version",
+        priority = 1
+    ),
+    printcolumn(
+        name = "DP Progress",
+        type_ = "string",
+        json_path = ".status.version.history[0].state",
+        description = "State of the nodes' newest version",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = spec_rules()))]
@@ -99,10 +175,10 @@ pub struct HostedClusterSpec {
     /// Names in DNS.
     pub dns: Option<Dns>,
     /// The cluster's etcd.
-    #[schemars(extend("default" = default_etcd()))]
+    #[serde(default)]
     pub etcd: Etcd,
     /// Address ranges.
-    #[schemars(extend("default" = default_networking()))]
+    #[serde(default)]
     pub networking: Networking,
     /// Issuer of service-account tokens.
     #[serde(rename = "issuerURL", default = "default_issuer")]

@@ -1,7 +1,7 @@
 //! `HostedControlPlane`: what the control-plane operator works from, projected from a HostedCluster.
 
-use super::etcd::Etcd;
 use super::encryption::SecretEncryptionStatus;
+use super::etcd::Etcd;
 use super::networking::Networking;
 use super::settings::Dns;
 use super::shared::SharedSpec;
@@ -18,11 +18,19 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "hypershift.openshift.io", version = "v1beta1", kind = "HostedControlPlane", namespaced,
+    group = "hypershift.openshift.io",
+    version = "v1beta1",
+    kind = "HostedControlPlane",
+    namespaced,
     doc = "The control plane of one hosted cluster. Written by the operator; change the HostedCluster instead.",
-    status = "HostedControlPlaneStatus", shortname = "hcp", shortname = "hcps", category = "cluster-api",
+    status = "HostedControlPlaneStatus",
+    shortname = "hcp",
+    shortname = "hcps",
+    category = "cluster-api",
     label("cluster.x-k8s.io/v1beta1", "v1beta1"),
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HostedControlPlaneSpec {

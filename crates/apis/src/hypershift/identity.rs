@@ -15,7 +15,10 @@ use serde_with::skip_serializing_none;
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct ClientId(
-    #[schemars(length(min = 36, max = 36), regex(pattern = r"^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"))]
+    #[schemars(
+        length(min = 36, max = 36),
+        regex(pattern = r"^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
+    )]
     pub String,
 );
 

@@ -90,9 +90,11 @@ fn rules() -> Value {
         apart("clusterNetwork", "serviceNetwork"),
         apart("machineNetwork", "clusterNetwork"),
         apart("machineNetwork", "serviceNetwork"),
-        rule_at(".allocateNodeCIDRs",
+        rule_at(
+            ".allocateNodeCIDRs",
             "!has(self.allocateNodeCIDRs) || self.allocateNodeCIDRs != 'Enabled' || self.networkType == 'Other'",
-            "allocateNodeCIDRs may be Enabled only when networkType is Other: remove it or change networkType"),
+            "allocateNodeCIDRs may be Enabled only when networkType is Other: remove it or change networkType"
+        ),
     ])
 }
 
@@ -143,9 +145,4 @@ impl Default for Networking {
             allocate_node_cidrs: None,
         }
     }
-}
-
-/// The default that the schema shows.
-pub(crate) fn default_networking() -> Value {
-    json!({"networkType": "OVNKubernetes", "clusterNetwork": [{"cidr": "10.132.0.0/14"}], "serviceNetwork": [{"cidr": "172.31.0.0/16"}]})
 }

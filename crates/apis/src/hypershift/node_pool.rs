@@ -28,10 +28,16 @@ text_enum! {
 
 fn spec_rules() -> Value {
     json!([
-        rule_at(".autoScaling", "!(has(self.replicas) && has(self.autoScaling))",
-            "replicas and autoScaling exclude each other: remove spec.replicas or spec.autoScaling"),
-        rule_at(".autoScaling", "!has(self.autoScaling) || self.autoScaling.min > 0 || self.platform.type in ['AWS', 'Azure']",
-            "autoScaling.min may be 0 only on AWS and Azure: set it to 1 or more"),
+        rule_at(
+            ".autoScaling",
+            "!(has(self.replicas) && has(self.autoScaling))",
+            "replicas and autoScaling exclude each other: remove spec.replicas or spec.autoScaling"
+        ),
+        rule_at(
+            ".autoScaling",
+            "!has(self.autoScaling) || self.autoScaling.min > 0 || self.platform.type in ['AWS', 'Azure']",
+            "autoScaling.min may be 0 only on AWS and Azure: set it to 1 or more"
+        ),
     ])
 }
 
@@ -39,20 +45,72 @@ fn spec_rules() -> Value {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "hypershift.openshift.io", version = "v1beta1", kind = "NodePool", namespaced,
+    group = "hypershift.openshift.io",
+    version = "v1beta1",
+    kind = "NodePool",
+    namespaced,
     doc = "A group of equal worker nodes of a hosted cluster.",
-    status = "NodePoolStatus", shortname = "np", shortname = "nps", derive = "PartialEq", derive = "Default",
+    status = "NodePoolStatus",
+    shortname = "np",
+    shortname = "nps",
+    derive = "PartialEq",
+    derive = "Default",
     crates(kube_core = "::kube_core"),
     scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas"),
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName", description = "The cluster"),
-    printcolumn(name = "Desired Nodes", type_ = "integer", json_path = ".spec.replicas", description = "Nodes that are wanted"),
-    printcolumn(name = "Current Nodes", type_ = "integer", json_path = ".status.replicas", description = "Nodes that are there"),
-    printcolumn(name = "Autoscaling", type_ = "string", json_path = ".status.conditions[?(@.type==\"AutoscalingEnabled\")].status", description = "Whether the autoscaler decides"),
-    printcolumn(name = "Autorepair", type_ = "string", json_path = ".status.conditions[?(@.type==\"AutorepairEnabled\")].status", description = "Whether broken nodes are replaced"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "Version of the nodes"),
-    printcolumn(name = "UpdatingVersion", type_ = "string", json_path = ".status.conditions[?(@.type==\"UpdatingVersion\")].status", description = "Whether a version is being rolled out"),
-    printcolumn(name = "UpdatingConfig", type_ = "string", json_path = ".status.conditions[?(@.type==\"UpdatingConfig\")].status", description = "Whether a configuration is being rolled out"),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", description = "What Ready says")
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".spec.clusterName",
+        description = "The cluster"
+    ),
+    printcolumn(
+        name = "Desired Nodes",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "Nodes that are wanted"
+    ),
+    printcolumn(
+        name = "Current Nodes",
+        type_ = "integer",
+        json_path = ".status.replicas",
+        description = "Nodes that are there"
+    ),
+    printcolumn(
+        name = "Autoscaling",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"AutoscalingEnabled\")].status",
+        description = "Whether the autoscaler decides"
+    ),
+    printcolumn(
+        name = "Autorepair",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"AutorepairEnabled\")].status",
+        description = "Whether broken nodes are replaced"
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.version",
+        description = "Version of the nodes"
+    ),
+    printcolumn(
+        name = "UpdatingVersion",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"UpdatingVersion\")].status",
+        description = "Whether a version is being rolled out"
+    ),
+    printcolumn(
+        name = "UpdatingConfig",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"UpdatingConfig\")].status",
+        description = "Whether a configuration is being rolled out"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        description = "What Ready says"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = spec_rules()))]

@@ -19,7 +19,12 @@ fn subnet_rules() -> Value {
 #[serde(rename_all = "camelCase")]
 pub struct AzureNodePool {
     /// Size of the machines, such as Standard_D4s_v5.
-    #[schemars(length(max = 255), regex(pattern = r"^(Standard_|Basic_)?[A-Z]+[0-9]+(-[0-9]+)?[abdilmptsCNP]*(_[A-Z]*[0-9]+[A-Z]*)?(_v[0-9]+)?$"))]
+    #[schemars(
+        length(max = 255),
+        regex(
+            pattern = r"^(Standard_|Basic_)?[A-Z]+[0-9]+(-[0-9]+)?[abdilmptsCNP]*(_[A-Z]*[0-9]+[A-Z]*)?(_v[0-9]+)?$"
+        )
+    )]
     pub vm_size: String,
     /// What the machines boot from.
     pub image: VmImage,
@@ -95,10 +100,13 @@ text_enum! {
         "publisher, offer, sku and version must be set together or not at all: add the missing ones, or remove all four to use the release's image"),
 ]))]
 pub struct MarketplaceImage {
+    /// Who publishes it, such as azureopenshift.
     #[schemars(length(min = 3, max = 50), regex(pattern = r"^[a-z0-9][a-z0-9-_]{2,49}$"))]
     pub publisher: Option<String>,
+    /// The offer, such as aro4.
     #[schemars(length(min = 1, max = 255))]
     pub offer: Option<String>,
+    /// The plan, such as aro_420.
     #[schemars(length(min = 1, max = 255), regex(pattern = r"^[a-z0-9-_]+$"))]
     pub sku: Option<String>,
     /// X.Y.Z or latest.
@@ -132,6 +140,7 @@ text_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OsDisk {
+    /// Size in GiB. Unset: that of the image.
     #[serde(rename = "sizeGiB")]
     #[schemars(range(min = 16, max = 32767))]
     pub size_gib: Option<i32>,
@@ -163,6 +172,7 @@ text_enum! {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [member("storageAccountType", "UserManaged", "userManaged")]))]
 pub struct Diagnostics {
+    /// Disabled, an account that Azure manages, or one of yours.
     #[serde(default)]
     pub storage_account_type: DiagnosticsStorage,
     /// An account of yours.

@@ -6,7 +6,7 @@
 use super::identity::AzureAuthentication;
 use crate::common::{Json, text_enum};
 use crate::schema::{
-    fixed, immutable, member, optional_member, once, rule, rule_at, settled, subnet_id, uuid,
+    fixed, immutable, member, once, optional_member, rule, rule_at, settled, subnet_id, uuid,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,18 +89,27 @@ fn default_resource_group() -> String {
 
 fn azure_rules() -> Value {
     json!([
-        rule_at(".private",
+        rule_at(
+            ".private",
             "has(self.private) == (has(self.topology) && self.topology != 'Public')",
-            "private is required when topology is Private or PublicAndPrivate, and forbidden otherwise: set platform.azure.private or change topology"),
+            "private is required when topology is Private or PublicAndPrivate, and forbidden otherwise: set platform.azure.private or change topology"
+        ),
         settled("private", "create another HostedCluster to change between public and private"),
-        rule_at(".topology", "!has(oldSelf.topology) || has(self.topology)",
-            "topology cannot be removed once set: keep its value"),
-        rule_at(".topology",
+        rule_at(
+            ".topology",
+            "!has(oldSelf.topology) || has(self.topology)",
+            "topology cannot be removed once set: keep its value"
+        ),
+        rule_at(
+            ".topology",
             "!has(self.topology) || ((has(oldSelf.topology) && oldSelf.topology != 'Public') == (self.topology != 'Public'))",
-            "topology cannot change between Public and the private modes: only PublicAndPrivate and Private may be swapped; create another HostedCluster"),
-        rule_at(".azureAuthenticationConfig",
+            "topology cannot change between Public and the private modes: only PublicAndPrivate and Private may be swapped; create another HostedCluster"
+        ),
+        rule_at(
+            ".azureAuthenticationConfig",
             "!has(self.private) || self.private.type != 'PrivateLink' || self.azureAuthenticationConfig.azureAuthenticationConfigType != 'WorkloadIdentities' || (has(self.azureAuthenticationConfig.workloadIdentities) && has(self.azureAuthenticationConfig.workloadIdentities.controlPlaneOperator))",
-            "workloadIdentities.controlPlaneOperator is required when private.type is PrivateLink: add its clientID"),
+            "workloadIdentities.controlPlaneOperator is required when private.type is PrivateLink: add its clientID"
+        ),
     ])
 }
 
@@ -274,13 +283,21 @@ pub(crate) fn service_rules() -> [Value; 3] {
         )
     };
     [
-        rule_at(".services", &only("Konnectivity", "'Route'"),
-            "on Azure the Konnectivity service must be published by Route: set its servicePublishingStrategy.type to Route"),
-        rule_at(".services", &only("Ignition", "'Route'"),
-            "on Azure the Ignition service must be published by Route: set its servicePublishingStrategy.type to Route"),
-        rule_at(".services",
+        rule_at(
+            ".services",
+            &only("Konnectivity", "'Route'"),
+            "on Azure the Konnectivity service must be published by Route: set its servicePublishingStrategy.type to Route",
+        ),
+        rule_at(
+            ".services",
+            &only("Ignition", "'Route'"),
+            "on Azure the Ignition service must be published by Route: set its servicePublishingStrategy.type to Route",
+        ),
+        rule_at(
+            ".services",
             "self.platform.type != 'Azure' || self.services.all(s, s.service != 'OAuthServer' || s.servicePublishingStrategy.type == 'Route' || (s.servicePublishingStrategy.type == 'LoadBalancer' && has(self.platform.azure) && self.platform.azure.azureAuthenticationConfig.azureAuthenticationConfigType == 'WorkloadIdentities'))",
-            "on Azure the OAuthServer service must be published by Route, or by LoadBalancer with WorkloadIdentities: change its servicePublishingStrategy.type"),
+            "on Azure the OAuthServer service must be published by Route, or by LoadBalancer with WorkloadIdentities: change its servicePublishingStrategy.type",
+        ),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::platform::{SubscriptionId, subnet_rules};
 use crate::common::Condition;
-use crate::schema::{immutable, once, rule, uuid, fixed};
+use crate::schema::{fixed, immutable, once, rule, uuid};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,13 +14,35 @@ const REMAKE: &str = "delete the object; its operator makes it again";
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "hypershift.openshift.io", version = "v1beta1", kind = "AzurePrivateLinkService", namespaced,
+    group = "hypershift.openshift.io",
+    version = "v1beta1",
+    kind = "AzurePrivateLinkService",
+    namespaced,
     doc = "A private link service and the endpoint in the guest's network.",
-    plural = "azureprivatelinkservices", status = "AzurePrivateLinkServiceStatus", shortname = "azpls",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
-    printcolumn(name = "PLS Alias", type_ = "string", json_path = ".status.privateLinkServiceAlias", description = "Alias of the private link service"),
-    printcolumn(name = "Endpoint IP", type_ = "string", json_path = ".status.privateEndpointIP", description = "Address in the guest's network"),
-    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"AzurePrivateLinkServiceAvailable\")].status", description = "Whether the way is open"),
+    plural = "azureprivatelinkservices",
+    status = "AzurePrivateLinkServiceStatus",
+    shortname = "azpls",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
+    printcolumn(
+        name = "PLS Alias",
+        type_ = "string",
+        json_path = ".status.privateLinkServiceAlias",
+        description = "Alias of the private link service"
+    ),
+    printcolumn(
+        name = "Endpoint IP",
+        type_ = "string",
+        json_path = ".status.privateEndpointIP",
+        description = "Address in the guest's network"
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"AzurePrivateLinkServiceAvailable\")].status",
+        description = "Whether the way is open"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

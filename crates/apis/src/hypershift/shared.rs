@@ -9,7 +9,7 @@ use super::encryption::SecretEncryption;
 use super::platform::Platform;
 use super::services::PublishedService;
 use super::settings::{
-    AvailabilityPolicy, Autoscaling, Capabilities, CatalogPlacement, ImageContentSource, Monitoring,
+    Autoscaling, AvailabilityPolicy, Capabilities, CatalogPlacement, ImageContentSource, Monitoring,
     OperatorConfiguration, domain_or_empty,
 };
 use crate::common::{Json, LocalObjectReference};

@@ -31,7 +31,6 @@ pub struct ClusterVersionStatus {
     /// The generation that desired was read from.
     pub observed_generation: i64,
     /// Recommended updates; null when not known yet.
-    #[serde(default)]
     #[serialize_always]
     #[schemars(required, length(max = 100), extend("nullable" = true))]
     pub available_updates: Option<Vec<ReleaseInfo>>,
@@ -57,7 +56,6 @@ pub struct UpdateHistory {
     pub state: String,
     pub started_time: Time,
     /// null while it is not complete.
-    #[serde(default)]
     #[serialize_always]
     #[schemars(required, extend("nullable" = true))]
     pub completion_time: Option<Time>,

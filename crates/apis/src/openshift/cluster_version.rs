@@ -12,14 +12,40 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "ClusterVersion", plural = "clusterversions",
-    doc = "The release of a cluster. The object is named `version`.", status = "ClusterVersionObjectStatus",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.history[?(@.state==\"Completed\")].version"),
-    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status"),
-    printcolumn(name = "Progressing", type_ = "string", json_path = ".status.conditions[?(@.type==\"Progressing\")].status"),
-    printcolumn(name = "Since", type_ = "date", json_path = ".status.conditions[?(@.type==\"Progressing\")].lastTransitionTime"),
-    printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[?(@.type==\"Progressing\")].message")
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "ClusterVersion",
+    plural = "clusterversions",
+    doc = "The release of a cluster. The object is named `version`.",
+    status = "ClusterVersionObjectStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.history[?(@.state==\"Completed\")].version"
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status"
+    ),
+    printcolumn(
+        name = "Progressing",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].status"
+    ),
+    printcolumn(
+        name = "Since",
+        type_ = "date",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].lastTransitionTime"
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].message"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterVersionSpec {
@@ -61,7 +87,6 @@ pub struct ClusterVersionObjectStatus {
     pub version_hash: String,
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<OperatorCondition>>,
-    #[serde(default)]
     #[serialize_always]
     #[schemars(required, extend("nullable" = true, "x-kubernetes-list-type" = "atomic"))]
     pub available_updates: Option<Vec<ReleaseInfo>>,
@@ -88,14 +113,41 @@ pub struct OperatorCondition {
 /// A part of OpenShift.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "ClusterOperator", plural = "clusteroperators",
-    doc = "How one part of OpenShift is doing.", status = "ClusterOperatorStatus", shortname = "co",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.versions[?(@.name==\"operator\")].version"),
-    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status"),
-    printcolumn(name = "Progressing", type_ = "string", json_path = ".status.conditions[?(@.type==\"Progressing\")].status"),
-    printcolumn(name = "Degraded", type_ = "string", json_path = ".status.conditions[?(@.type==\"Degraded\")].status"),
-    printcolumn(name = "Since", type_ = "date", json_path = ".status.conditions[?(@.type==\"Available\")].lastTransitionTime")
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "ClusterOperator",
+    plural = "clusteroperators",
+    doc = "How one part of OpenShift is doing.",
+    status = "ClusterOperatorStatus",
+    shortname = "co",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.versions[?(@.name==\"operator\")].version"
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status"
+    ),
+    printcolumn(
+        name = "Progressing",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].status"
+    ),
+    printcolumn(
+        name = "Degraded",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Degraded\")].status"
+    ),
+    printcolumn(
+        name = "Since",
+        type_ = "date",
+        json_path = ".status.conditions[?(@.type==\"Available\")].lastTransitionTime"
+    )
 )]
 #[serde(from = "Option<crate::common::Nothing>")]
 pub struct ClusterOperatorSpec {}

@@ -11,9 +11,15 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Infrastructure", plural = "infrastructures",
-    doc = "What a cluster runs on. The object is named `cluster`.", status = "InfrastructureStatus",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Infrastructure",
+    plural = "infrastructures",
+    doc = "What a cluster runs on. The object is named `cluster`.",
+    status = "InfrastructureStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct InfrastructureSpec {
@@ -91,9 +97,15 @@ pub struct AzurePlatformStatus {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "DNS", plural = "dnses", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "DNS",
+    plural = "dnses",
+    status = "Json",
     doc = "Names of a cluster. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DnsSpec {
@@ -116,9 +128,14 @@ pub struct DnsZone {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Build", plural = "builds",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Build",
+    plural = "builds",
     doc = "Defaults of builds. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BuildSpec {
@@ -134,9 +151,16 @@ pub struct BuildSpec {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "ImageDigestMirrorSet", plural = "imagedigestmirrorsets",
-    doc = "Where images are also found, by digest.", status = "Json", shortname = "idms",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "ImageDigestMirrorSet",
+    plural = "imagedigestmirrorsets",
+    doc = "Where images are also found, by digest.",
+    status = "Json",
+    shortname = "idms",
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ImageDigestMirrorSetSpec {

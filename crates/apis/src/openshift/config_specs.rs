@@ -23,9 +23,15 @@ pub struct NameReference {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "APIServer", plural = "apiservers", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "APIServer",
+    plural = "apiservers",
+    status = "Json",
     doc = "Serving, auditing and TLS of the API server. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ApiServerSpec {
@@ -97,9 +103,15 @@ pub struct NamedCertificate {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Authentication", plural = "authentications", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Authentication",
+    plural = "authentications",
+    status = "Json",
     doc = "How users authenticate. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AuthenticationSpec {
@@ -135,9 +147,15 @@ pub struct OidcProvider {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "FeatureGate", plural = "featuregates", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "FeatureGate",
+    plural = "featuregates",
+    status = "Json",
     doc = "Which features are on. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FeatureGateSpec {
@@ -163,9 +181,15 @@ pub struct CustomFeatures {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Image", plural = "images", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Image",
+    plural = "images",
+    status = "Json",
     doc = "Registries that images may come from. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ImageSpec {
@@ -203,9 +227,15 @@ pub struct RegistrySources {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Ingress", plural = "ingresses", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Ingress",
+    plural = "ingresses",
+    status = "Json",
     doc = "Domains of routes. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct IngressSpec {
@@ -241,9 +271,15 @@ pub struct ComponentRoute {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Network", plural = "networks", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Network",
+    plural = "networks",
+    status = "Json",
     doc = "Networks of the guest. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkSpec {
@@ -265,9 +301,15 @@ pub struct NetworkSpec {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "OAuth", plural = "oauths", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "OAuth",
+    plural = "oauths",
+    status = "Json",
     doc = "Identity providers of the built-in OAuth server. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthSpec {
@@ -285,9 +327,15 @@ pub struct OAuthSpec {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "OperatorHub", plural = "operatorhubs", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "OperatorHub",
+    plural = "operatorhubs",
+    status = "Json",
     doc = "Sources of operators. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorHubSpec {
@@ -301,9 +349,15 @@ pub struct OperatorHubSpec {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Proxy", plural = "proxies", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Proxy",
+    plural = "proxies",
+    status = "Json",
     doc = "The proxy that the cluster goes out through. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProxySpec {
@@ -323,9 +377,15 @@ pub struct ProxySpec {
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "config.openshift.io", version = "v1", kind = "Scheduler", plural = "schedulers", status = "Json",
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "Scheduler",
+    plural = "schedulers",
+    status = "Json",
     doc = "The guest's scheduler. The object is named `cluster`.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core")
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerSpec {

@@ -13,11 +13,21 @@ use serde_with::skip_serializing_none;
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "route.openshift.io", version = "v1", kind = "Route", namespaced, status = "RouteStatus",
+    group = "route.openshift.io",
+    version = "v1",
+    kind = "Route",
+    namespaced,
+    status = "RouteStatus",
     doc = "A host name that leads to a Service.",
-    derive = "PartialEq", derive = "Default", crates(kube_core = "::kube_core"),
+    derive = "PartialEq",
+    derive = "Default",
+    crates(kube_core = "::kube_core"),
     printcolumn(name = "Host", type_ = "string", json_path = ".status.ingress[0].host"),
-    printcolumn(name = "Admitted", type_ = "string", json_path = ".status.ingress[0].conditions[?(@.type==\"Admitted\")].status"),
+    printcolumn(
+        name = "Admitted",
+        type_ = "string",
+        json_path = ".status.ingress[0].conditions[?(@.type==\"Admitted\")].status"
+    ),
     printcolumn(name = "Service", type_ = "string", json_path = ".spec.to.name"),
     printcolumn(name = "TLS", type_ = "string", json_path = ".spec.tls.termination")
 )]
