@@ -184,7 +184,11 @@ mod tests {
             assert_ne!(with(pointer, v).content, look.content, "{pointer}");
         }
         let partial = object(json!({"metadata": base["metadata"]}));
-        assert_eq!(P.meta(&partial.metadata), look.meta, "metadata alone looks the same as within the object");
+        assert_eq!(
+            P.meta(&partial.metadata),
+            look.meta,
+            "metadata alone looks the same as within the object"
+        );
     }
 
     fn json() -> impl Strategy<Value = Value> {
@@ -197,14 +201,17 @@ mod tests {
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::vec(("[a-c]{1,2}", inner), 0..4).prop_map(|f| Value::Object(f.into_iter().collect())),
+                prop::collection::vec(("[a-c]{1,2}", inner), 0..4)
+                    .prop_map(|f| Value::Object(f.into_iter().collect())),
             ]
         })
     }
 
     fn reversed(v: &Value) -> Value {
         match v {
-            Value::Object(f) => Value::Object(f.iter().rev().map(|(k, v)| (k.clone(), reversed(v))).collect()),
+            Value::Object(f) => {
+                Value::Object(f.iter().rev().map(|(k, v)| (k.clone(), reversed(v))).collect())
+            }
             Value::Array(a) => Value::Array(a.iter().map(reversed).collect()),
             other => other.clone(),
         }

@@ -26,8 +26,11 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// One cluster's ledger. Attach it to the watches that cover what is applied.
+/// What one field manager applied in one cluster. Attach it to the watches that cover that.
+///
+/// Two managers may apply parts of the same object; each then has its own idea of what is desired, and its own ledger.
 pub struct Ledger {
+    manager: &'static str,
     prints: Prints,
     inner: Mutex<Inner>,
 }
@@ -113,9 +116,14 @@ fn version(m: &ObjectMeta) -> u64 {
 }
 
 impl Ledger {
-    pub fn new(random: &Random) -> Arc<Ledger> {
+    /// `manager` is our name in managedFields; one per component.
+    pub fn new(manager: &'static str, random: &Random) -> Arc<Ledger> {
         let seed = u64::from_le_bytes(random.bytes());
-        Arc::new(Ledger { prints: Prints { seed }, inner: Mutex::default() })
+        Arc::new(Ledger { manager, prints: Prints { seed }, inner: Mutex::default() })
+    }
+
+    pub fn manager(&self) -> &'static str {
+        self.manager
     }
 
     pub(crate) fn prints(&self) -> Prints {
@@ -203,7 +211,12 @@ impl Ledger {
 
     fn slot_of(&self, from: &Source, m: &ObjectMeta) -> Slot {
         let namespace = m.namespace.as_deref().unwrap_or_default();
-        self.prints.slot_of(&from.kind.group, &from.kind.kind, namespace, m.name.as_deref().unwrap_or_default())
+        self.prints.slot_of(
+            &from.kind.group,
+            &from.kind.kind,
+            namespace,
+            m.name.as_deref().unwrap_or_default(),
+        )
     }
 
     fn seen(&self, from: &Source, o: &DynamicObject, listed: bool) {
@@ -279,6 +292,15 @@ impl Sink for Ledger {
                 let mut inner = self.inner.lock();
                 let Some(list) = inner.lists.remove(&from.id) else { return };
                 inner.entries.retain(|slot, e| e.scope != from.id || e.in_flight || list.contains(slot));
+                // What is under way may have been made after the list, or deleted before it: no answer settles that.
+                for e in inner
+                    .entries
+                    .iter_mut()
+                    .filter(|(s, e)| e.in_flight && !list.contains(*s))
+                    .map(|(_, e)| e)
+                {
+                    (e.version, e.seen_as) = (u64::MAX, Seen::Gone);
+                }
                 // Things may have come up that nobody told us of.
                 inner.pruned.clear();
             }

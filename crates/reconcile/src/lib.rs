@@ -57,8 +57,8 @@
 //!
 //! let server = ek_server::ApiServer::start(ek_server::Config::memory()).await?;
 //! let client = server.client();
-//! let (ledger, maps) = (Ledger::new(&clock::Random::from_os()), View::whole());
-//! let applier = Applier::new(client.clone(), "twins", Arc::new(Kinds::builtin()), ledger.clone());
+//! let (ledger, maps) = (Ledger::new("twins", &clock::Random::from_os()), View::whole());
+//! let applier = Applier::new(client.clone(), Arc::new(Kinds::builtin()), ledger.clone());
 //!
 //! let metrics = Metrics::default();
 //! let mut runtime = Runtime::new(clock::system(), &metrics);
@@ -97,15 +97,17 @@ mod wait;
 mod watch;
 
 pub use apply::{
-    Applied, Applier, Cause, Desired, Error as ApplyError, Immutable, Owner, Prune, Report, Status as StatusWrite,
-    merge_patch, own,
+    Applied, Applier, Cause, Desired, Error as ApplyError, Immutable, Owner, Prune, Report,
+    Status as StatusWrite, merge_patch, own,
 };
 pub use kind::{Error as KindError, Kind, Kinds, ObjectRef};
 pub use lease::{Elector, Led, Timing};
 pub use ledger::Ledger;
 pub use metrics::Metrics;
 pub use pause::Pause;
-pub use runtime::{Controller, Drained, Explanation, Failure, Handle, Keys, Options, Outcome, Runtime, split};
+pub use runtime::{
+    Controller, Drained, Explanation, Failure, Handle, Keys, Options, Outcome, Runtime, split,
+};
 pub use view::View;
 pub use wait::{Backoff, Waiting};
 pub use watch::{Depth, News, Sink, Source, Watch};

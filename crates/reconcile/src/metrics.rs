@@ -47,12 +47,8 @@ pub static RECONCILE_SECONDS: Family = family(
     &["controller"],
     Sort::Histogram,
 );
-pub static ACTIVE: Family = family(
-    "controller_runtime_active_workers",
-    "Reconciles under way.",
-    &["controller"],
-    Sort::Gauge,
-);
+pub static ACTIVE: Family =
+    family("controller_runtime_active_workers", "Reconciles under way.", &["controller"], Sort::Gauge);
 pub static DEPTH: Family =
     family("workqueue_depth", "Keys that wait to be reconciled now.", &["name"], Sort::Gauge);
 pub static APPLIES: Family = family(
@@ -164,7 +160,8 @@ impl Metrics {
                             let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {bucket}");
                         }
                         let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-                        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}");
+                        let _ =
+                            writeln!(out, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}");
                     }
                 }
             }
@@ -191,7 +188,9 @@ mod tests {
         m.observe(&RECONCILE_SECONDS, &["a"], 0.004);
         m.observe(&RECONCILE_SECONDS, &["a"], 500.0);
         let text = m.text();
-        assert!(text.contains("controller_runtime_reconcile_total{controller=\"a\\\"\",result=\"success\"} 2\n"));
+        assert!(
+            text.contains("controller_runtime_reconcile_total{controller=\"a\\\"\",result=\"success\"} 2\n")
+        );
         assert!(text.contains("# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"a\"} 3\n"));
         assert!(text.contains("_bucket{controller=\"a\",le=\"0.0025\"} 0\n"));
         assert!(text.contains("_bucket{controller=\"a\",le=\"0.005\"} 1\n"));

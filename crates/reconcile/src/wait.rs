@@ -64,7 +64,11 @@ impl Waiting {
     const LONGEST: usize = 512;
 
     pub fn new(on: impl Into<String>, hint: impl Into<String>, now: Timestamp) -> Waiting {
-        Waiting { on: bounded(on.into(), Self::LONGEST), since: now, hint: bounded(hint.into(), Self::LONGEST) }
+        Waiting {
+            on: bounded(on.into(), Self::LONGEST),
+            since: now,
+            hint: bounded(hint.into(), Self::LONGEST),
+        }
     }
 }
 

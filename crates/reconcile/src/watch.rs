@@ -248,7 +248,8 @@ impl Watch {
 
 /// The same event about an object without data.
 fn bare(event: Event<PartialObjectMeta>) -> Event<DynamicObject> {
-    let object = |o: PartialObjectMeta| DynamicObject { types: o.types, metadata: o.metadata, data: Value::Null };
+    let object =
+        |o: PartialObjectMeta| DynamicObject { types: o.types, metadata: o.metadata, data: Value::Null };
     match event {
         Event::Apply(o) => Event::Apply(object(o)),
         Event::Delete(o) => Event::Delete(object(o)),
@@ -263,6 +264,8 @@ fn is_code(e: &watcher::Error, code: u16) -> bool {
     match e {
         InitialListFailed(kube::Error::Api(s)) | WatchStartFailed(kube::Error::Api(s)) => s.code == code,
         // The watcher lists again by itself after this one.
-        WatchError(_) | InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => false,
+        WatchError(_) | InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => {
+            false
+        }
     }
 }

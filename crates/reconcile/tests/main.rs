@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod apply;
+mod leases;
 mod prune;
+mod running;
 mod status;
 mod world;

@@ -28,7 +28,10 @@ async fn exactly_ours_is_removed() {
     let keep = [MAPS.at("default", "kept")];
     let prune = Prune::new(owner("ns/a"), "default", [MAPS, SECRETS]);
     let report = a.prune(&prune, &keep).await.unwrap();
-    assert_eq!(report.results.iter().map(|(at, _)| at.to_string()).collect::<Vec<_>>(), ["ConfigMap default/old"]);
+    assert_eq!(
+        report.results.iter().map(|(at, _)| at.to_string()).collect::<Vec<_>>(),
+        ["ConfigMap default/old"]
+    );
     for (ns, name, there) in [
         ("default", "kept", true),
         ("default", "old", false),
@@ -59,7 +62,10 @@ async fn much_has_to_be_meant() {
     assert!(say(a.prune(&prune, []).await.unwrap_err()).contains("say Prune::all"));
     let keep = [MAPS.at("default", "x")];
     let few = prune.clone().at_most(4);
-    assert!(say(a.prune(&few, &keep).await.unwrap_err()).contains("5 objects of example.com/owned=yes, more than 4"));
+    assert!(
+        say(a.prune(&few, &keep).await.unwrap_err())
+            .contains("5 objects of example.com/owned=yes, more than 4")
+    );
     let unmarked = Prune::new(Owner::label("", ""), "default", [MAPS]);
     assert!(say(a.prune(&unmarked, &keep).await.unwrap_err()).contains("a label and a value are needed"));
     assert!(w.get(&MAPS.at("default", "m0")).await.is_some(), "nothing was touched");

@@ -45,7 +45,9 @@ async fn whoever_was_quicker_is_read_first() {
     assert_eq!(now.data["status"], json!({"theirs": "kept", "phase": "Ready", "was": 2}));
     assert_eq!(w.road.take().len(), 3, "refused, read, written");
     // Removing works, too.
-    let StatusWrite::Written(now) = a.status(&at, &now, |_| json!({"phase": "Done"})).await.unwrap() else { panic!("news") };
+    let StatusWrite::Written(now) = a.status(&at, &now, |_| json!({"phase": "Done"})).await.unwrap() else {
+        panic!("news")
+    };
     assert_eq!(now.data["status"], json!({"phase": "Done"}));
 }
 

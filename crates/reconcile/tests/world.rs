@@ -119,7 +119,6 @@ impl tower::Service<Request<Body>> for Counted {
 
 /// A cluster, a counted client for those under test and a plain one for everybody else.
 pub struct World {
-    pub server: ApiServer,
     pub client: Client,
     pub road: Arc<Road>,
     pub others: Client,
@@ -140,15 +139,19 @@ impl World {
             client: Client::new(service, "default"),
             others: server.client(),
             road,
-            ledger: Ledger::new(&clock::Random::seeded(1)),
+            ledger: Ledger::new("us", &clock::Random::seeded(1)),
             metrics: Metrics::default(),
-            server,
         }
     }
 
+    /// Ours writes as the ledger says; others have a ledger of their own, and no watch.
     pub fn applier(&self, manager: &'static str) -> Applier {
-        let kinds = Kinds::builtin().with([widgets()]);
-        Applier::new(self.client.clone(), manager, Arc::new(kinds), self.ledger.clone()).with_metrics(&self.metrics)
+        let ledger = match manager == self.ledger.manager() {
+            true => self.ledger.clone(),
+            false => Ledger::new(manager, &clock::Random::seeded(9)),
+        };
+        let kinds = Arc::new(Kinds::builtin().with([widgets()]));
+        Applier::new(self.client.clone(), kinds, ledger).with_metrics(&self.metrics)
     }
 
     pub fn runtime(&self) -> Runtime {
@@ -198,7 +201,9 @@ impl World {
             "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
                 "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
                     "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-        let crds = Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions").cluster_wide();
+        let crds =
+            Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+                .cluster_wide();
         self.create(&crds, crd).await;
         let api = widgets().api(&self.others, "default");
         within(async {

@@ -45,6 +45,9 @@ impl Desired {
                 meta.remove("namespace");
             }
         }
+        if at.kind.is("", "Secret") {
+            encode_strings(&mut manifest);
+        }
         let immutable = if at.kind.is("batch", "Job") { Immutable::Replace } else { Immutable::Fail };
         Ok(Desired { at, manifest, immutable })
     }
@@ -67,6 +70,20 @@ impl Desired {
     pub(crate) fn comes_first(&self) -> bool {
         let k = &self.at.kind;
         k.is("", "Namespace") || k.is("apiextensions.k8s.io", "CustomResourceDefinition")
+    }
+}
+
+/// `stringData` is never stored, so a manifest with it never looks applied and each apply would write. What it
+/// stands for is.
+fn encode_strings(manifest: &mut Value) {
+    use base64::Engine;
+    let Some(Value::Object(strings)) = manifest.as_object_mut().and_then(|o| o.remove("stringData")) else {
+        return;
+    };
+    for (key, value) in &strings {
+        if let Some(text) = value.as_str() {
+            manifest["data"][key] = Value::from(base64::engine::general_purpose::STANDARD.encode(text));
+        }
     }
 }
 

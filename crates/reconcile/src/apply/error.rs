@@ -14,13 +14,17 @@ pub enum Error {
     List { kind: String, selector: String, source: Cause },
     #[error("{object} changed under each of {tries} tries to {verb} it; will try again later")]
     Contended { verb: &'static str, object: Box<ObjectRef>, tries: usize },
-    #[error("will not prune with owner label {label:?}: a label and a value are needed to tell ours from others'")]
+    #[error(
+        "will not prune with owner label {label:?}: a label and a value are needed to tell ours from others'"
+    )]
     Unmarked { label: String },
     #[error(
         "will not prune everything of {owner}: nothing is desired, which is more often a mistake than a wish; say Prune::all"
     )]
     NothingDesired { owner: String },
-    #[error("will not prune {found} objects of {owner}, more than {most}: raise Prune::at_most if this is meant")]
+    #[error(
+        "will not prune {found} objects of {owner}, more than {most}: raise Prune::at_most if this is meant"
+    )]
     TooMany { owner: String, found: usize, most: usize },
 }
 

@@ -58,7 +58,8 @@ impl Applier {
                 return Ok(None);
             }
             let patch = json!({"metadata": {"resourceVersion": m.resource_version, "uid": m.uid, "finalizers": list}});
-            let params = PatchParams { field_manager: Some(self.manager.to_owned()), ..PatchParams::default() };
+            let params =
+                PatchParams { field_manager: Some(self.manager.to_owned()), ..PatchParams::default() };
             match api.patch(&at.name, &params, &Patch::Merge(&patch)).await {
                 Ok(live) => return Ok(Some(live)),
                 Err(kube::Error::Api(s)) if s.code == 404 => return Ok(None),

@@ -46,12 +46,14 @@ pub enum Applied {
     Corrected { times: u8 },
     /// It was made.
     Created,
-    /// It exists, and is only ever made.
+    /// It was there, which is all that was wanted.
     Kept,
     /// It could not be changed: it was deleted and made anew.
     Replaced,
     /// It could not be changed and is being deleted. The watch that tells of its end brings us back.
     Replacing,
+    /// It was ours, and no longer desired.
+    Pruned,
 }
 
 impl Applied {
@@ -64,6 +66,7 @@ impl Applied {
             Applied::Kept => "kept",
             Applied::Replaced => "replaced",
             Applied::Replacing => "replacing",
+            Applied::Pruned => "pruned",
         }
     }
 }
@@ -94,9 +97,9 @@ impl Report {
         self.results.iter().filter_map(|(at, r)| r.as_ref().err().map(|e| (at, e)))
     }
 
-    /// Whether anything was asked of the server.
+    /// Whether nothing was asked of the server.
     pub fn is_quiet(&self) -> bool {
-        self.results.iter().all(|(_, r)| matches!(r, Ok(Applied::Skipped | Applied::Kept)))
+        self.results.iter().all(|(_, r)| matches!(r, Ok(Applied::Skipped)))
     }
 
     pub fn merge(&mut self, other: Report) {
@@ -115,8 +118,9 @@ impl Report {
 }
 
 impl Applier {
-    /// `manager` names us in managedFields; one per component.
-    pub fn new(client: Client, manager: &'static str, kinds: Arc<Kinds>, ledger: Arc<Ledger>) -> Applier {
+    /// Writes as the ledger's manager.
+    pub fn new(client: Client, kinds: Arc<Kinds>, ledger: Arc<Ledger>) -> Applier {
+        let manager = ledger.manager();
         Applier { client, ledger, kinds, metrics: Metrics::default(), manager, force: true }
     }
 
@@ -227,7 +231,7 @@ impl Applier {
         make: impl FnOnce() -> Result<Desired, Error>,
     ) -> Result<Applied, Error> {
         let result = match self.ledger.exists(at) {
-            true => Ok(Applied::Kept),
+            true => Ok(Applied::Skipped),
             false => self.create(at, make).await,
         };
         self.metrics.count(&APPLIES, &[self.manager, result.as_ref().map_or("failed", |a| a.word())]);

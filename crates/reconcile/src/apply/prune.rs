@@ -8,6 +8,7 @@ use super::error::{Cause, request};
 use super::{Applied, Applier, Error, Report};
 use crate::kind::{Kind, ObjectRef};
 use crate::ledger::Ledger;
+use crate::metrics::APPLIES;
 use futures::StreamExt;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::ObjectMeta;
@@ -124,7 +125,8 @@ impl Applier {
                 .map(|r| (&*r.namespace, &*r.name))
                 .collect();
             for m in self.ours(what, kind).await? {
-                let (ns, name) = (m.namespace.clone().unwrap_or_default(), m.name.clone().unwrap_or_default());
+                let (ns, name) =
+                    (m.namespace.clone().unwrap_or_default(), m.name.clone().unwrap_or_default());
                 // What is on its way out needs no push.
                 if !kept.contains(&(&*ns, &*name)) && m.deletion_timestamp.is_none() {
                     doomed.push((kind.at(ns, name), m));
@@ -159,7 +161,11 @@ impl Applier {
                 // Not served: there are none.
                 Err(kube::Error::Api(s)) if s.code == 404 => return Ok(found),
                 Err(e) => {
-                    return Err(Error::List { kind: kind.kind.to_string(), selector, source: Cause::from(e) });
+                    return Err(Error::List {
+                        kind: kind.kind.to_string(),
+                        selector,
+                        source: Cause::from(e),
+                    });
                 }
             };
             found.extend(page.items.into_iter().map(|o| o.metadata).filter(|m| what.owner.owns(m)));
@@ -180,6 +186,7 @@ impl Applier {
             Err(e) => return Err(request("prune", at)(e)),
         }
         self.ledger.forget(at);
-        Ok(Applied::Sent)
+        self.metrics.count(&APPLIES, &[self.manager, Applied::Pruned.word()]);
+        Ok(Applied::Pruned)
     }
 }

@@ -43,7 +43,8 @@ impl Applier {
             };
             let patch = json!({"metadata": {"resourceVersion": object.metadata.resource_version, "uid": object.metadata.uid},
                 "status": difference});
-            let params = PatchParams { field_manager: Some(self.manager.to_owned()), ..PatchParams::default() };
+            let params =
+                PatchParams { field_manager: Some(self.manager.to_owned()), ..PatchParams::default() };
             match api.patch_status(&at.name, &params, &Patch::Merge(&patch)).await {
                 Ok(live) => return Ok(Status::Written(Box::new(live))),
                 Err(kube::Error::Api(s)) if s.code == 404 => return Ok(Status::Gone),
@@ -57,11 +58,7 @@ impl Applier {
                 None => return Ok(Status::Gone),
             }
         }
-        Err(Error::Contended {
-            verb: "write the status of",
-            object: Box::new(at.clone()),
-            tries: TRIES,
-        })
+        Err(Error::Contended { verb: "write the status of", object: Box::new(at.clone()), tries: TRIES })
     }
 }
 

@@ -84,8 +84,7 @@ fn combine(kind: &str, mut parts: Vec<Part<'_>>, polarity: Polarity<'_>) -> Find
     if worst == Severity::Good {
         return Finding::new(kind, status, AS_EXPECTED, "");
     }
-    let reasons: BTreeSet<&str> =
-        parts.iter().filter(|p| p.severity.0 == worst).map(|p| p.reason).collect();
+    let reasons: BTreeSet<&str> = parts.iter().filter(|p| p.severity.0 == worst).map(|p| p.reason).collect();
     let reason = match reasons.first() {
         Some(only) if reasons.len() == 1 => only,
         _ => SEVERAL,

@@ -65,8 +65,12 @@ impl Finding {
 /// `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`, never empty.
 fn valid_reason(reason: &str) -> String {
     let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
-    let mut out: String =
-        reason.chars().filter(allowed).skip_while(|c| !c.is_ascii_alphabetic()).take(LONGEST_REASON).collect();
+    let mut out: String = reason
+        .chars()
+        .filter(allowed)
+        .skip_while(|c| !c.is_ascii_alphabetic())
+        .take(LONGEST_REASON)
+        .collect();
     while out.ends_with([',', ':']) {
         out.pop();
     }

@@ -61,8 +61,12 @@ fn the_worst_counts_and_is_named() {
     let p = Polarity::default();
     let f = aggregate("Available", "Available", [("etcd", Some(&good)), ("kas", Some(&good))], p);
     assert_eq!((f.status, &*f.reason), (Status::True, AS_EXPECTED));
-    let f = aggregate("Available", "Available", [("kas", Some(&bad)), ("cvo", None), ("etcd", Some(&good))], p);
-    assert_eq!((f.status, &*f.reason, &*f.message), (Status::False, "CrashLoop", "kas: exit 1; cvo: not reported yet"));
+    let f =
+        aggregate("Available", "Available", [("kas", Some(&bad)), ("cvo", None), ("etcd", Some(&good))], p);
+    assert_eq!(
+        (f.status, &*f.reason, &*f.message),
+        (Status::False, "CrashLoop", "kas: exit 1; cvo: not reported yet")
+    );
     let f = aggregate("Available", "Available", [], p);
     assert_eq!((f.status, &*f.reason), (Status::Unknown, NOT_REPORTED));
 }

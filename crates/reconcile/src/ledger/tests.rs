@@ -10,7 +10,7 @@ fn source(depth: Depth) -> Source {
 }
 
 fn ledger(depth: Depth) -> (Arc<Ledger>, Source) {
-    let (ledger, source) = (Ledger::new(&Random::seeded(1)), source(depth));
+    let (ledger, source) = (Ledger::new("us", &Random::seeded(1)), source(depth));
     ledger.attached(&source);
     (ledger, source)
 }
@@ -38,7 +38,7 @@ fn a_hundred_thousand_objects_fit_into_sixteen_megabytes() {
 
 #[test]
 fn what_no_watch_covers_is_never_settled() {
-    let ledger = Ledger::new(&Random::seeded(1));
+    let ledger = Ledger::new("us", &Random::seeded(1));
     let mut s = source(Depth::Whole);
     s.labels = [("ours", "yes")].into_iter().collect();
     ledger.attached(&s);

@@ -105,7 +105,8 @@ impl Known {
 /// Slots of objects within one watch; nobody outside sees them.
 fn slot(o: &DynamicObject) -> Slot {
     let m = &o.metadata;
-    let (namespace, name) = (m.namespace.as_deref().unwrap_or_default(), m.name.as_deref().unwrap_or_default());
+    let (namespace, name) =
+        (m.namespace.as_deref().unwrap_or_default(), m.name.as_deref().unwrap_or_default());
     Prints { seed: 0 }.slot_of("", "", namespace, name)
 }
 

@@ -52,7 +52,7 @@ impl Lane {
 
     pub(super) fn add(&self, keys: &[Arc<str>]) {
         let mut queue = self.queue.lock();
-        let news = keys.iter().fold(false, |news, k| queue.add(k) || news);
+        let news = keys.iter().filter(|k| queue.add(k)).count() > 0;
         let depth = queue.depth();
         drop(queue);
         if news {
@@ -94,7 +94,11 @@ impl Lane {
         }
         let left = running.len();
         running.shutdown().await;
-        tracing::warn!(controller = self.controller.name(), left, "reconciles were broken off by the shutdown");
+        tracing::warn!(
+            controller = self.controller.name(),
+            left,
+            "reconciles were broken off by the shutdown"
+        );
         left
     }
 
@@ -109,7 +113,11 @@ impl Lane {
             let me = self.clone();
             running.spawn(async move { me.work(key).await });
         }
-        self.metrics.set(&ACTIVE, &[self.controller.name()], i64::try_from(running.len()).unwrap_or(i64::MAX));
+        self.metrics.set(
+            &ACTIVE,
+            &[self.controller.name()],
+            i64::try_from(running.len()).unwrap_or(i64::MAX),
+        );
     }
 
     async fn work(&self, key: Arc<str>) {
