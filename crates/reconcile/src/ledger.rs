@@ -73,7 +73,8 @@ struct Entry {
     /// The watch that tells of changes; 0: none does.
     scope: u32,
     seen_as: Seen,
-    in_flight: bool,
+    /// Requests under way.
+    flights: u8,
     /// How often somebody else's change was undone while we wished the same.
     corrections: u8,
 }
@@ -97,7 +98,7 @@ impl Entry {
         version: 0,
         scope: 0,
         seen_as: Seen::Whole,
-        in_flight: true,
+        flights: 0,
         corrections: 0,
     };
 
@@ -148,7 +149,7 @@ impl Ledger {
     pub(crate) fn standing(&self, at: &ObjectRef, desired: u64) -> Standing {
         let inner = self.inner.lock();
         match inner.entries.get(&self.prints.slot(at)) {
-            Some(e) if e.desired != desired || e.in_flight => Standing::Open,
+            Some(e) if e.desired != desired || e.flights > 0 => Standing::Open,
             Some(e) if !e.is_as_left() => Standing::Drifted { corrections: e.corrections },
             // A version that cannot be compared cannot vouch for anything.
             Some(e) if e.scope != 0 && e.version != 0 => Standing::Settled,
@@ -159,42 +160,22 @@ impl Ledger {
     /// Whether it was there when we last heard of it, and somebody would tell if it went away.
     pub(crate) fn exists(&self, at: &ObjectRef) -> bool {
         let inner = self.inner.lock();
-        inner.entries.get(&self.prints.slot(at)).is_some_and(|e| e.scope != 0 && !e.in_flight)
+        inner.entries.get(&self.prints.slot(at)).is_some_and(|e| e.scope != 0 && e.flights == 0)
     }
 
-    /// A request about it is about to be sent.
-    pub(crate) fn sending(&self, at: &ObjectRef) {
-        let mut inner = self.inner.lock();
-        inner.entries.entry(self.prints.slot(at)).or_insert(Entry::NEW).in_flight = true;
-    }
-
-    /// The answer: this is how it is now. Says whether the request changed anything that we know of.
-    pub(crate) fn answered(&self, at: &ObjectRef, desired: u64, live: &DynamicObject) -> bool {
-        let look = self.prints.whole(live);
-        let answer = version(&live.metadata);
+    /// A request about it is about to be sent. What is heard of it from now on is kept until the answer is in, or
+    /// until the request is given up by dropping this.
+    pub(crate) fn sending<'a>(&'a self, at: &'a ObjectRef) -> Flight<'a> {
         let slot = self.prints.slot(at);
         let mut inner = self.inner.lock();
-        let scope = inner.covering(at, &live.metadata);
-        let mut e = inner.entries.get(&slot).copied().unwrap_or(Entry::NEW);
-        let changed = e.version == 0 || e.version != answer;
-        if e.seen_as == Seen::Gone && e.version > answer {
-            inner.entries.remove(&slot);
-            return true;
-        }
-        // Only the same wish, found undone, is a correction.
-        let corrected = !e.is_as_left() && e.desired == desired && changed;
-        e.corrections = if corrected { e.corrections.saturating_add(1) } else { 0 };
-        (e.desired, e.left, e.scope, e.in_flight) = (desired, look, scope, false);
-        if e.version <= answer || answer == 0 {
-            (e.version, e.seen, e.seen_as) = (answer, look.content, Seen::Whole);
-        }
-        inner.entries.insert(slot, e);
-        changed
+        let e = inner.entries.entry(slot).or_insert(Entry::NEW);
+        e.flights = e.flights.saturating_add(1);
+        Flight { ledger: self, at, slot, landed: false }
     }
 
-    /// The request failed, or the object is gone: nothing is known.
+    /// It is gone, or nobody knows how it is.
     pub(crate) fn forget(&self, at: &ObjectRef) {
-        self.inner.lock().entries.remove(&self.prints.slot(at));
+        self.inner.lock().forget(&self.prints.slot(at));
     }
 
     pub(crate) fn is_pruned(&self, owner: u64, desired: u64) -> bool {
@@ -246,7 +227,7 @@ impl Ledger {
         if version < e.version {
             return;
         }
-        if e.in_flight {
+        if e.flights > 0 {
             (e.version, e.seen_as) = (version, Seen::Gone);
         } else {
             inner.entries.remove(&slot);
@@ -254,7 +235,64 @@ impl Ledger {
     }
 }
 
+/// A request under way.
+pub(crate) struct Flight<'a> {
+    ledger: &'a Ledger,
+    at: &'a ObjectRef,
+    slot: Slot,
+    landed: bool,
+}
+
+impl Flight<'_> {
+    /// The answer: `desired` was applied, and this is how the object is now.
+    pub(crate) fn answered(mut self, desired: u64, live: &DynamicObject) {
+        self.landed = true;
+        let look = self.ledger.prints.whole(live);
+        let answer = version(&live.metadata);
+        let mut inner = self.ledger.inner.lock();
+        let scope = inner.covering(self.at, &live.metadata);
+        let e = inner.entries.entry(self.slot).or_insert(Entry::NEW);
+        e.flights = e.flights.saturating_sub(1);
+        if e.seen_as == Seen::Gone && e.version > answer {
+            // Overtaken by the news of its end.
+            if e.flights == 0 {
+                inner.entries.remove(&self.slot);
+            }
+            return;
+        }
+        // Only the same wish, found undone, is a correction.
+        let corrected = !e.is_as_left() && e.desired == desired && e.version != answer;
+        e.corrections = if corrected { e.corrections.saturating_add(1) } else { 0 };
+        (e.desired, e.left, e.scope) = (desired, look, scope);
+        if e.version <= answer || answer == 0 {
+            (e.version, e.seen, e.seen_as) = (answer, look.content, Seen::Whole);
+        }
+    }
+}
+
+impl Drop for Flight<'_> {
+    /// No answer: it may have been carried out or not.
+    fn drop(&mut self) {
+        if self.landed {
+            return;
+        }
+        let mut inner = self.ledger.inner.lock();
+        if let Some(e) = inner.entries.get_mut(&self.slot) {
+            e.flights = e.flights.saturating_sub(1);
+        }
+        inner.forget(&self.slot);
+    }
+}
+
 impl Inner {
+    fn forget(&mut self, slot: &Slot) {
+        match self.entries.get_mut(slot) {
+            // No answer that is still to come settles anything.
+            Some(e) if e.flights > 0 => (e.version, e.seen_as) = (u64::MAX, Seen::Gone),
+            _ => drop(self.entries.remove(slot)),
+        }
+    }
+
     fn covering(&self, at: &ObjectRef, m: &ObjectMeta) -> u32 {
         let none = std::collections::BTreeMap::new();
         let labels = m.labels.as_ref().unwrap_or(&none);
@@ -291,12 +329,12 @@ impl Sink for Ledger {
             News::Complete => {
                 let mut inner = self.inner.lock();
                 let Some(list) = inner.lists.remove(&from.id) else { return };
-                inner.entries.retain(|slot, e| e.scope != from.id || e.in_flight || list.contains(slot));
+                inner.entries.retain(|slot, e| e.scope != from.id || e.flights > 0 || list.contains(slot));
                 // What is under way may have been made after the list, or deleted before it: no answer settles that.
                 for e in inner
                     .entries
                     .iter_mut()
-                    .filter(|(s, e)| e.in_flight && !list.contains(*s))
+                    .filter(|(s, e)| e.flights > 0 && !list.contains(*s))
                     .map(|(_, e)| e)
                 {
                     (e.version, e.seen_as) = (u64::MAX, Seen::Gone);

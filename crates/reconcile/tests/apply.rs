@@ -208,8 +208,15 @@ async fn two_managers_of_one_field() {
 
 fn job(image: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": image}]}}}})
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": image,
+            "args": [LONG]}]}}}})
 }
+
+/// The API repeats the template before it says what is wrong with it.
+const LONG: &str = match std::str::from_utf8(&[b'x'; 5000]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
 
 #[tokio::test]
 async fn a_job_that_cannot_be_changed_is_made_anew() {

@@ -159,6 +159,11 @@ async fn a_panic_and_a_hang_are_one_keys_trouble() {
     for key in ["panics", "hangs", "good"] {
         h.poke(key);
     }
+    eventually("the panic is told", async || {
+        h.explain("panics").error.as_deref() == Some("the reconcile panicked: asked to")
+            || c.runs("panics") == 2
+    })
+    .await;
     eventually("all are done", async || c.runs("panics") == 2 && c.runs("hangs") == 2 && c.runs("good") == 1)
         .await;
     eventually("they end", async || w.metrics.value(&RECONCILES, &["unchecked", "success"]) == 3).await;

@@ -67,7 +67,14 @@ impl Error {
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     #[error("{reason} ({code}){}", colon(message))]
-    Api { code: u16, reason: String, message: String },
+    Api {
+        code: u16,
+        reason: String,
+        message: String,
+        /// What exists cannot be changed into what is desired. The API says so at the end of a message that repeats the
+        /// whole field first.
+        immutable: bool,
+    },
     #[error("no answer from the API server")]
     Transport(#[source] kube::Error),
 }
@@ -92,9 +99,8 @@ impl Cause {
         }
     }
 
-    /// The API says that what exists cannot be changed into what is desired.
     pub(crate) fn is_immutable(&self) -> bool {
-        matches!(self, Cause::Api { code: 422, message, .. } if message.contains("field is immutable"))
+        matches!(self, Cause::Api { immutable: true, .. })
     }
 }
 
@@ -103,7 +109,8 @@ impl From<kube::Error> for Cause {
         match e {
             kube::Error::Api(s) => {
                 let reason = if s.reason.is_empty() { "Unknown".to_owned() } else { s.reason };
-                Cause::Api { code: s.code, reason, message: bounded(s.message, Cause::LONGEST) }
+                let immutable = s.code == 422 && s.message.contains("field is immutable");
+                Cause::Api { code: s.code, reason, message: bounded(s.message, Cause::LONGEST), immutable }
             }
             other => Cause::Transport(other),
         }

@@ -169,30 +169,19 @@ impl Applier {
     }
 
     async fn send(&self, desired: &Desired, hash: u64) -> Result<Applied, Error> {
-        self.ledger.sending(&desired.at);
-        let sent = match self.patch(desired).await {
+        let flight = self.ledger.sending(&desired.at);
+        let (applied, live) = match self.patch(desired).await {
             Err(Error::Request { source, .. })
                 if source.is_immutable() && desired.immutable == Immutable::Replace =>
             {
-                self.replace(desired).await
+                self.replace(desired).await?
             }
-            Ok(live) => Ok((Applied::Sent, Some(live))),
-            Err(e) => Err(e),
+            sent => (Applied::Sent, Some(sent?)),
         };
-        match sent {
-            Ok((applied, Some(live))) => {
-                self.ledger.answered(&desired.at, hash, &live);
-                Ok(applied)
-            }
-            Ok((applied, None)) => {
-                self.ledger.forget(&desired.at);
-                Ok(applied)
-            }
-            Err(e) => {
-                self.ledger.forget(&desired.at);
-                Err(e)
-            }
+        if let Some(live) = live {
+            flight.answered(hash, &live);
         }
+        Ok(applied)
     }
 
     async fn patch(&self, desired: &Desired) -> Result<DynamicObject, Error> {
@@ -243,15 +232,10 @@ impl Applier {
         at: &ObjectRef,
         make: impl FnOnce() -> Result<Desired, Error>,
     ) -> Result<Applied, Error> {
-        self.ledger.sending(at);
-        let made = self.create_or_find(at, make).await;
-        match &made {
-            Ok((_, live)) => {
-                self.ledger.answered(at, EXISTS, live);
-            }
-            Err(_) => self.ledger.forget(at),
-        }
-        made.map(|(applied, _)| applied)
+        let flight = self.ledger.sending(at);
+        let (applied, live) = self.create_or_find(at, make).await?;
+        flight.answered(EXISTS, &live);
+        Ok(applied)
     }
 
     async fn create_or_find(

@@ -27,8 +27,7 @@ fn a_hundred_thousand_objects_fit_into_sixteen_megabytes() {
     let live = map("x", 1, 1, 1);
     for i in 0..100_000 {
         let at = MAPS.at("n", format!("m{i}"));
-        ledger.sending(&at);
-        ledger.answered(&at, 1, &live);
+        ledger.sending(&at).answered(1, &live);
     }
     let each = ledger.bytes() / ledger.len();
     println!("ledger: {each} bytes per object ({} MiB for {})", ledger.bytes() >> 20, ledger.len());
@@ -43,11 +42,11 @@ fn what_no_watch_covers_is_never_settled() {
     s.labels = [("ours", "yes")].into_iter().collect();
     ledger.attached(&s);
     let at = MAPS.at("n", "m");
-    ledger.answered(&at, 1, &map("m", 1, 1, 1));
+    ledger.sending(&at).answered(1, &map("m", 1, 1, 1));
     assert_eq!(ledger.standing(&at, 1), Standing::Open, "the watch would not see it");
     let mut labelled = map("m", 1, 2, 1);
     labelled.metadata.labels = Some([("ours".to_owned(), "yes".to_owned())].into());
-    ledger.answered(&at, 1, &labelled);
+    ledger.sending(&at).answered(1, &labelled);
     assert_eq!(ledger.standing(&at, 1), Standing::Settled);
     assert_eq!(ledger.standing(&at, 2), Standing::Open, "something else is desired");
 }
@@ -57,11 +56,12 @@ fn versions_that_cannot_be_compared_vouch_for_nothing() {
     let (ledger, _) = ledger(Depth::Whole);
     let mut live = map("m", 1, 1, 1);
     live.metadata.resource_version = Some("abc".into());
-    ledger.answered(&MAPS.at("n", "m"), 1, &live);
-    assert_eq!(ledger.standing(&MAPS.at("n", "m"), 1), Standing::Open);
+    let at = MAPS.at("n", "m");
+    ledger.sending(&at).answered(1, &live);
+    assert_eq!(ledger.standing(&at, 1), Standing::Open);
 }
 
-/// A server with one object, a watch behind it and an answer under way; everything may overtake everything.
+/// A server with one object, a watch behind it and answers under way; everything may overtake everything.
 #[derive(Default)]
 struct Server {
     version: u64,
@@ -70,7 +70,6 @@ struct Server {
     live: Option<(u8, u64)>,
     /// Not yet delivered: version, and the object or its end.
     events: std::collections::VecDeque<(bool, DynamicObject)>,
-    answer: Option<DynamicObject>,
 }
 
 impl Server {
@@ -100,7 +99,9 @@ impl Server {
 #[derive(Clone, Debug)]
 enum Op {
     Send,
-    Answer,
+    Answer(bool),
+    /// The answer is lost.
+    Lose,
     Edit(u8),
     Delete,
     Deliver,
@@ -110,7 +111,8 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => Just(Op::Send),
-        3 => Just(Op::Answer),
+        3 => any::<bool>().prop_map(Op::Answer),
+        1 => Just(Op::Lose),
         2 => (0u8..3).prop_map(Op::Edit),
         1 => Just(Op::Delete),
         4 => Just(Op::Deliver),
@@ -134,16 +136,19 @@ proptest! {
     fn settled_means_settled(whole in any::<bool>(), ops in prop::collection::vec(op(), 0..40)) {
         let (ledger, from) = ledger(if whole { Depth::Whole } else { Depth::Metadata });
         let (at, mut server) = (MAPS.at("n", "m"), Server::default());
+        let mut flights = Vec::new();
         for op in ops {
             match op {
-                Op::Send if server.answer.is_none() => {
-                    ledger.sending(&at);
+                Op::Send if flights.len() < 3 => {
+                    let flight = ledger.sending(&at);
                     server.write(WISH);
-                    server.answer = server.object();
+                    flights.push((flight, server.object().unwrap()));
                 }
-                Op::Answer => if let Some(live) = server.answer.take() {
-                    ledger.answered(&at, 7, &live);
+                Op::Answer(first) => if !flights.is_empty() {
+                    let (flight, live) = flights.remove(if first { 0 } else { flights.len() - 1 });
+                    flight.answered(7, &live);
                 },
+                Op::Lose => drop(flights.pop()),
                 Op::Edit(data) => server.write(data),
                 Op::Delete => server.delete(),
                 Op::Deliver => { deliver(&ledger, &from, &mut server); }
@@ -159,8 +164,8 @@ proptest! {
                 Op::Send => {}
             }
         }
-        if let Some(live) = server.answer.take() {
-            ledger.answered(&at, 7, &live);
+        for (flight, live) in flights {
+            flight.answered(7, &live);
         }
         while deliver(&ledger, &from, &mut server) {}
         let as_wished = server.live.is_some_and(|(data, _)| data == WISH);
@@ -168,9 +173,9 @@ proptest! {
             prop_assert!(as_wished, "{:?}", server.live);
         }
         // And doubt ends: one apply settles it.
-        ledger.sending(&at);
+        let flight = ledger.sending(&at);
         server.write(WISH);
-        ledger.answered(&at, 7, &server.object().unwrap());
+        flight.answered(7, &server.object().unwrap());
         while deliver(&ledger, &from, &mut server) {}
         prop_assert_eq!(ledger.standing(&at, 7), Standing::Settled);
     }

@@ -35,7 +35,7 @@ pub(crate) struct Lane {
 
 enum Ran {
     Came(Result<Outcome, Failure>),
-    Panicked,
+    Panicked(String),
     Overran,
 }
 
@@ -128,7 +128,7 @@ impl Lane {
         let run = AssertUnwindSafe(async { self.controller.reconcile(&key).await }).catch_unwind();
         let ran = match tokio::time::timeout(self.options.deadline, run).await {
             Ok(Ok(result)) => Ran::Came(result),
-            Ok(Err(_)) => Ran::Panicked,
+            Ok(Err(panic)) => Ran::Panicked(said(&*panic)),
             Err(_) => Ran::Overran,
         };
         self.metrics.observe(&RECONCILE_SECONDS, &[name], started.elapsed().as_secs_f64());
@@ -139,8 +139,8 @@ impl Lane {
                 ("waiting", again.map_or(End::Done, later), on, None)
             }
             Ran::Came(Err(e)) => ("error", End::Failed, Vec::new(), Some(crate::chain(&*e).to_string())),
-            Ran::Panicked => {
-                ("panic", End::Failed, Vec::new(), Some("the reconcile panicked: see the log".to_owned()))
+            Ran::Panicked(said) => {
+                ("panic", End::Failed, Vec::new(), Some(format!("the reconcile panicked: {said}")))
             }
             Ran::Overran => {
                 let text = format!("the reconcile was not done after {:?}", self.options.deadline);
@@ -193,6 +193,13 @@ impl Lane {
             due,
         }
     }
+}
+
+/// What a panic says, if it says anything.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without a word").to_owned()
 }
 
 fn later(wait: SignedDuration) -> End {

@@ -154,14 +154,21 @@ impl Runtime {
         let mut lists = Vec::new();
         for watch in self.watches {
             let (done, listed) = tokio::sync::watch::channel(false);
-            lists.push(listed);
+            lists.push((watch.source().kind.kind.clone(), listed));
             let (metrics, watching) = (self.metrics.clone(), watching.clone());
             watches.spawn(async move { watch.run(&metrics, &done, &watching).await });
         }
-        for mut listed in lists {
+        for (kind, mut listed) in lists {
+            // A kind that is forbidden or not served must not keep everybody from work in silence.
+            const SAY: Duration = Duration::from_secs(30);
+            let said = async {
+                while tokio::time::timeout(SAY, listed.wait_for(|done| *done)).await.is_err() {
+                    tracing::warn!(%kind, "controllers wait for the first list of a kind they watch");
+                }
+            };
             tokio::select! {
                 () = stop.cancelled() => return Drained::default(),
-                _ = listed.wait_for(|done| *done) => {}
+                () = said => {}
             }
         }
         let mut lanes = JoinSet::new();
