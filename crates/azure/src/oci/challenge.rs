@@ -32,7 +32,7 @@ impl Challenge {
         let all = headers.get_all("www-authenticate").iter().filter_map(|v| v.to_str().ok());
         let mut basic = None;
         for text in all {
-            let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+            let (scheme, rest) = text.trim().split_once(' ').unwrap_or_else(|| (text.trim(), ""));
             if scheme.eq_ignore_ascii_case("basic") {
                 basic = Some(Challenge::Basic);
             }
