@@ -151,7 +151,7 @@ func keys(w *world, url string) {
 	expect(*good.Value, "the signature is not good")
 	rotated := must(client.RotateKey(w.ctx, "k", nil))
 	expect(rotated.Key.KID.Version() != version, "the same version")
-	_, err := client.Encrypt(w.ctx, "absent", "", azkeys.KeyOperationParameters{Algorithm: by, Value: []byte("x")}, nil)
+	_, err := client.Encrypt(w.ctx, "absent", version, azkeys.KeyOperationParameters{Algorithm: by, Value: []byte("x")}, nil)
 	refused(err, 404, "KeyNotFound")
 }
 
