@@ -182,5 +182,5 @@ fn the_sdk_for_python_on_data_planes() {
 fn the_sdk_for_go() {
     let Some(probe) = tools::go_azure() else { return };
     let lab = lab();
-    lab.check(&mut lab.command(&probe), 16);
+    lab.check(&mut lab.command(&probe), 26);
 }
