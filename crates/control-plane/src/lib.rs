@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Rendering is pure: the same facts give the same objects, byte for byte, which is what the golden files hold us to.
-//! Nothing in here knows a client. Facts are validated where they are made; here they are taken as true.
+//! Facts are validated where they are made; here they are taken as true.
 //!
 //! * [`scope`]: the facts; [`facts`]: how they are read from a HostedControlPlane. [`words`]: the few of them that assets may name, as `{{word}}`.
 //! * [`component`], [`table`]: what a component is, and all of them.
@@ -21,6 +21,8 @@
 //! * [`config`]: configuration files that the programs read.
 //! * [`publish`]: the Services and Routes everything is reached by.
 //! * [`certificates`]: which authorities, certificates, bundles and kubeconfigs there are.
+//!
+//! * [`operate`]: the controller that keeps all this in a management cluster. Only there a client is known.
 //!
 //! Rejected: a template language (a typo becomes a bad manifest; our words are a closed list and an unknown one is an
 //! error), and typed manifests in Rust (four thousand lines nobody can paste into kubectl).
@@ -34,6 +36,7 @@ pub mod defaults;
 pub mod facts;
 pub mod inject;
 mod network;
+pub mod operate;
 pub mod pod;
 pub mod publish;
 pub mod render;

@@ -7,13 +7,14 @@ use control_plane::certificates::{AUTHORITIES, leaves};
 use jiff::{SignedDuration, Timestamp};
 use pki::rotation::{Known, Step};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Default)]
 struct Store(BTreeMap<(Kind, String), Data>);
 
 impl Kept for Store {
-    fn data(&self, kind: Kind, name: &str) -> Option<&Data> {
-        self.0.get(&(kind, name.to_owned()))
+    fn data(&self, kind: Kind, name: &str) -> Option<Arc<Data>> {
+        self.0.get(&(kind, name.to_owned())).cloned().map(Arc::new)
     }
 }
 
@@ -96,7 +97,7 @@ fn an_authority_is_replaced_without_a_gap() {
             _ => Known::default(),
         }
     };
-    let kubeconfig = |s: &Store| s.data(Kind::Secret, "admin-kubeconfig").unwrap().clone();
+    let kubeconfig = |s: &Store| s.data(Kind::Secret, "admin-kubeconfig").unwrap();
     let before = kubeconfig(&store);
 
     let announced = plan(&scope, &store, &asked(false, false), now()).unwrap();

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use pki::rotation::{self, Known, Phase, Step, Stored};
 use pki::{Access, Authority, Bundle, Error, KeyKind, Pair, Verdict};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Keys of a Secret or ConfigMap.
 pub type Data = BTreeMap<String, Vec<u8>>;
@@ -19,7 +20,7 @@ const LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
 /// What is there, by kind and name.
 pub trait Kept {
-    fn data(&self, kind: Kind, name: &str) -> Option<&Data>;
+    fn data(&self, kind: Kind, name: &str) -> Option<Arc<Data>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +114,7 @@ impl Plan {
         why: &str,
     ) {
         let there = kept.data(kind, name);
-        if there.is_some_and(|t| data.iter().all(|(k, v)| t.get(k) == Some(v))) {
+        if there.as_ref().is_some_and(|t| data.iter().all(|(k, v)| t.get(k) == Some(v))) {
             return;
         }
         let why = if there.is_none() { "there is none".to_owned() } else { why.to_owned() };
@@ -140,7 +141,7 @@ fn authority(
             plan.ensure(kept, Kind::Secret, ca.secret, authority_data(&made), Vec::new(), "");
             return Ok(made);
         }
-        Some(data) => read_authority(data)?,
+        Some(data) => read_authority(&data)?,
     };
     let step = rotation::next(&stored, known, now);
     match &step {
@@ -190,7 +191,7 @@ fn authority_data(stored: &Stored) -> Data {
 }
 
 fn leaf(plan: &mut Plan, entry: &Entry, by: &Stored, kept: &dyn Kept, now: Timestamp) -> Result<Pair, Error> {
-    let there = kept.data(Kind::Secret, &entry.secret).and_then(|d| pair(d, entry.keys.0, entry.keys.1));
+    let there = kept.data(Kind::Secret, &entry.secret).and_then(|d| pair(&d, entry.keys.0, entry.keys.1));
     let why = match entry.leaf.assess(there.as_ref(), &by.current, now) {
         Verdict::Keep { until } => {
             plan.look_again(until);

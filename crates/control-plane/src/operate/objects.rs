@@ -1,0 +1,117 @@
+//! Last touches on objects before they are applied.
+
+use super::progress::{Rollout, Turn, VERSION};
+use crate::certificates::plan::{Kind, Write};
+use crate::scope::Scope;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clock::Random;
+use kube::core::DynamicObject;
+use reconcile::conditions::{Conditions, Finding, Status};
+use serde_json::{Map, Value, json};
+
+/// Everything of a control plane carries its namespace under this label, which is what watches select by.
+pub const PLANE: &str = "hypershift.openshift.io/hosted-control-plane";
+
+/// The version a workload was rendered for.
+pub fn mark(scope: &Scope, object: &mut Value) {
+    if matches!(object["kind"].as_str(), Some("Deployment" | "StatefulSet" | "Job" | "CronJob")) {
+        object["metadata"]["annotations"][VERSION] = json!(scope.release.version);
+    }
+}
+
+/// Owner, label, and text turned into data: what the API server would do with `stringData` nobody could compare.
+pub fn finish(object: &mut Value, owner: &DynamicObject) {
+    let namespace = object["metadata"]["namespace"].clone();
+    object["metadata"]["labels"][PLANE] = namespace;
+    if let Some(Value::Object(text)) = object.as_object_mut().and_then(|o| o.remove("stringData")) {
+        let data: Map<String, Value> = text
+            .into_iter()
+            .map(|(k, v)| (k, json!(STANDARD.encode(v.as_str().unwrap_or_default()))))
+            .collect();
+        object["data"] = Value::Object(data);
+    }
+    reconcile::own(object, &super::KINDS.plane(), owner);
+}
+
+/// A planned Secret or ConfigMap as an object.
+pub fn secret_of(scope: &Scope, w: &Write) -> Value {
+    let labels: Map<String, Value> = w.labels.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+    let metadata = json!({"name": w.name, "namespace": scope.namespace, "labels": labels});
+    match w.kind {
+        Kind::Secret => {
+            let data: Map<String, Value> =
+                w.data.iter().map(|(k, v)| (k.clone(), json!(STANDARD.encode(v)))).collect();
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data})
+        }
+        Kind::ConfigMap => {
+            let data: Map<String, Value> =
+                w.data.iter().map(|(k, v)| (k.clone(), json!(String::from_utf8_lossy(v)))).collect();
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        }
+    }
+}
+
+pub fn text_secret(scope: &Scope, name: &str, key: &str, text: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": name, "namespace": scope.namespace}, "stringData": {key: text}})
+}
+
+/// Random text as its reader wants it: passwords in groups, session secrets as a document.
+pub fn random_text(random: &Random, key: &str, length: usize) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
+    let word =
+        |n: usize| -> String { (0..n).map(|_| char::from(LETTERS[random.below(LETTERS.len())])).collect() };
+    if key == "password" {
+        // 23 characters: five, a dash, and so on, as kubeadmin's password always looks.
+        return [word(5), word(5), word(5), word(5)].join("-");
+    }
+    let secrets = json!({"kind": "SessionSecrets", "apiVersion": "v1",
+        "secrets": [{"authentication": word(length * 2), "encryption": word(length)}]});
+    secrets.to_string()
+}
+
+/// What a ControlPlaneComponent says.
+pub fn component_status(
+    o: &DynamicObject,
+    turn: Turn,
+    r: &Rollout,
+    version: &str,
+    now: jiff::Timestamp,
+) -> Value {
+    let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let mut all = Conditions::of(&status);
+    let available = match r.available {
+        true => Finding::new("Available", Status::True, "AsExpected", "it runs"),
+        false if !r.there => Finding::new("Available", Status::False, "NotFound", "it is not deployed yet"),
+        false => Finding::new(
+            "Available",
+            Status::False,
+            "WaitingForAvailable",
+            format!("{} of {} replicas are ready", r.ready, r.wanted),
+        ),
+    };
+    let done = r.there && r.complete && r.version == version;
+    let rollout = match (turn, done) {
+        (Turn::Waits, _) => {
+            Finding::new("RolloutComplete", Status::False, "WaitingForDependencies", "others come first")
+        }
+        (_, true) => {
+            Finding::new("RolloutComplete", Status::True, "AsExpected", "all replicas are the wanted ones")
+        }
+        (_, false) => Finding::new(
+            "RolloutComplete",
+            Status::False,
+            "WaitingForRolloutComplete",
+            format!("{} of {} replicas are ready", r.ready, r.wanted),
+        ),
+    };
+    for finding in [available, rollout] {
+        all.set(finding, o.metadata.generation, now);
+    }
+    if done {
+        status["version"] = json!(version);
+    }
+    status["conditions"] = all.to_value();
+    status
+}

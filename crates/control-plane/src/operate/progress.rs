@@ -1,0 +1,275 @@
+//! How far a control plane is: whose turn it is, what is ready, and what to say of it. Pure.
+
+use crate::scope::Scope;
+use crate::table;
+use jiff::Timestamp;
+use reconcile::Waiting;
+use reconcile::conditions::{Finding, Status};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The annotation with the version a workload was rendered for.
+pub const VERSION: &str = "hypershift.openshift.io/release-version";
+
+/// A workload as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rollout {
+    pub there: bool,
+    pub available: bool,
+    /// All replicas are the wanted ones.
+    pub complete: bool,
+    pub version: String,
+    pub ready: i64,
+    pub wanted: i64,
+}
+
+impl Rollout {
+    /// From a Deployment, StatefulSet, Job or CronJob.
+    pub fn of(
+        kind: &str,
+        metadata_generation: i64,
+        annotations: Option<&BTreeMap<String, String>>,
+        data: &Value,
+    ) -> Rollout {
+        let status = &data["status"];
+        let n = |key: &str| status[key].as_i64().unwrap_or(0);
+        let wanted = data["spec"]["replicas"].as_i64().unwrap_or(1);
+        let observed = n("observedGeneration") >= metadata_generation;
+        let is = |name: &str| {
+            let list = status["conditions"].as_array().into_iter().flatten();
+            list.clone().any(|c| c["type"] == name && c["status"] == "True")
+        };
+        let version = annotations.and_then(|a| a.get(VERSION)).cloned().unwrap_or_default();
+        let (available, complete) = match kind {
+            "Deployment" => {
+                let all = n("replicas") == wanted && n("updatedReplicas") == wanted;
+                let up = n("readyReplicas") == wanted && n("availableReplicas") == wanted;
+                (is("Available"), observed && all && up)
+            }
+            "StatefulSet" => {
+                let revision = status["currentRevision"] == status["updateRevision"];
+                (
+                    n("readyReplicas") >= 1,
+                    observed && revision && n("replicas") == wanted && n("readyReplicas") == wanted,
+                )
+            }
+            "Job" => (is("Complete"), is("Complete")),
+            _ => (true, true),
+        };
+        Rollout { there: true, available, complete, version, ready: n("readyReplicas"), wanted }
+    }
+
+    fn done(&self, version: &str) -> bool {
+        self.there && self.available && self.complete && self.version == version
+    }
+}
+
+/// Whether a component may be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Now,
+    Waits,
+    /// Not part of this cluster.
+    Unwanted,
+}
+
+/// All components of a control plane.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    version: String,
+    components: BTreeMap<&'static str, (Turn, Rollout, Vec<&'static str>)>,
+}
+
+/// Whose turn it is. `rollout` tells how a workload is.
+pub fn progress(scope: &Scope, rollout: &dyn Fn(&str) -> Rollout) -> Progress {
+    let version = scope.release.version.clone();
+    let wanted = |name: &str| table::find(name).is_some_and(|c| (c.when)(scope));
+    let components = table::all()
+        .iter()
+        .map(|c| {
+            let now = rollout(c.name);
+            // What is not part of this cluster is not waited for.
+            let open: Vec<&'static str> =
+                c.dependencies().filter(|d| wanted(d) && !rollout(d).done(&version)).collect();
+            let turn = match (wanted(c.name), open.is_empty()) {
+                (false, _) => Turn::Unwanted,
+                (true, true) => Turn::Now,
+                // Once applied at this version it stays applied, whatever its dependencies go through later.
+                (true, false) if now.there && now.version == version => Turn::Now,
+                (true, false) => Turn::Waits,
+            };
+            (c.name, (turn, now, open))
+        })
+        .collect();
+    Progress { version, components }
+}
+
+impl Progress {
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub fn turn(&self, name: &str) -> Turn {
+        self.components.get(name).map_or(Turn::Unwanted, |(t, _, _)| *t)
+    }
+
+    /// All that are wanted.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Turn, &Rollout)> {
+        self.components.iter().filter(|(_, (t, _, _))| *t != Turn::Unwanted).map(|(n, (t, r, _))| (*n, *t, r))
+    }
+
+    fn rollout(&self, name: &str) -> Option<&Rollout> {
+        self.components.get(name).map(|(_, r, _)| r)
+    }
+
+    pub fn complete(&self) -> bool {
+        self.iter().all(|(_, _, r)| r.done(&self.version))
+    }
+
+    /// Components that are not there yet, by name.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.iter().filter(|(_, _, r)| !r.available).map(|(n, _, _)| n).collect()
+    }
+
+    /// What is waited for, for those who ask.
+    pub fn waiting(&self, now: Timestamp) -> Vec<Waiting> {
+        let open =
+            self.components.iter().filter(|(_, (t, r, _))| *t != Turn::Unwanted && !r.done(&self.version));
+        open.map(|(name, (turn, rollout, on))| match turn {
+            Turn::Waits => Waiting::new(
+                format!("{name}: {}", on.join(", ")),
+                "nothing: it starts when they are rolled out",
+                now,
+            ),
+            _ => Waiting::new(
+                format!("{name}: {} of {} replicas ready", rollout.ready, rollout.wanted),
+                format!("see `kubectl describe pods -l app={name}` if this lasts"),
+                now,
+            ),
+        })
+        .collect()
+    }
+}
+
+/// What a control plane says of itself. In this order each later condition may rely on the earlier.
+pub fn conditions(
+    scope: Option<&Scope>,
+    progress: Option<&Progress>,
+    held: Option<(&str, &str, &str)>,
+    health: &Result<(), String>,
+    was_available: bool,
+) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let mut say = |kind: &str, status: Status, reason: &str, message: &str| {
+        all.push(Finding::new(kind, status, reason, message));
+    };
+    for kind in ["ValidHostedControlPlaneConfiguration", "ValidReleaseInfo", "InfrastructureReady"] {
+        match held {
+            Some((k, reason, message)) if k == kind => say(kind, Status::False, reason, message),
+            _ if kind == "InfrastructureReady" && scope.is_none() => {
+                say(kind, Status::Unknown, "StatusUnknown", "the configuration cannot be used yet");
+            }
+            _ => say(kind, Status::True, "AsExpected", "all is well"),
+        }
+    }
+    let infra = scope.is_some() && held.is_none_or(|(k, _, _)| k != "InfrastructureReady");
+    let of = |name: &str| progress.and_then(|p| p.rollout(name)).cloned().unwrap_or_default();
+    let etcd = etcd(scope, &of("etcd"));
+    say("EtcdAvailable", etcd.0, etcd.1, &etcd.2);
+    let api = of("kube-apiserver");
+    let api = match (api.there, api.available) {
+        (false, _) => (Status::False, "NotFound", "the API server is not deployed yet".to_owned()),
+        (true, false) => (
+            Status::False,
+            "WaitingForAvailable",
+            format!("{} of {} replicas are ready", api.ready, api.wanted),
+        ),
+        (true, true) => (Status::True, "AsExpected", "the API server runs".to_owned()),
+    };
+    say("KubeAPIServerAvailable", api.0, api.1, &api.2);
+    let short: Vec<String> = progress
+        .iter()
+        .flat_map(|p| p.iter())
+        .filter(|(_, _, r)| r.there && r.ready < r.wanted && r.available)
+        .map(|(n, _, r)| format!("{n} ({} of {})", r.ready, r.wanted))
+        .collect();
+    match short.is_empty() {
+        true => say("Degraded", Status::False, "AsExpected", "all replicas are there"),
+        false => say(
+            "Degraded",
+            Status::True,
+            "UnavailableReplicas",
+            &format!("replicas are missing: {}", short.join(", ")),
+        ),
+    }
+    let missing = progress.map(Progress::missing).unwrap_or_default();
+    let (status, reason, message) = if let Some((_, reason, message)) = held {
+        (Status::False, reason, message.to_owned())
+    } else if !infra {
+        (Status::False, "WaitingOnInfrastructureReady", "its endpoints are not known yet".to_owned())
+    } else if etcd.0 != Status::True {
+        (Status::False, etcd.1, etcd.2)
+    } else if api.0 != Status::True {
+        (Status::False, api.1, api.2)
+    } else if let Err(why) = health {
+        (Status::False, "KASLoadBalancerNotReachable", why.clone())
+    } else if !was_available && !missing.is_empty() {
+        (Status::False, "ComponentsNotAvailable", format!("waiting for {}", missing.join(", ")))
+    } else {
+        (Status::True, "AsExpected", "the control plane answers".to_owned())
+    };
+    say("Available", status, reason, &message);
+    all
+}
+
+fn etcd(scope: Option<&Scope>, rollout: &Rollout) -> (Status, &'static str, String) {
+    if scope.is_some_and(|s| matches!(s.etcd, crate::scope::Etcd::Unmanaged { .. })) {
+        return (Status::True, "EtcdRunning", "etcd is not ours".to_owned());
+    }
+    if !rollout.there {
+        return (Status::False, "StatefulSetNotFound", "etcd is not deployed yet".to_owned());
+    }
+    let quorum = rollout.wanted / 2 + 1;
+    match rollout.ready >= quorum {
+        true => (
+            Status::True,
+            "QuorumAvailable",
+            format!("{} of {} members are ready", rollout.ready, rollout.wanted),
+        ),
+        false => (
+            Status::False,
+            "EtcdWaitingForQuorum",
+            format!("{} of {} members are ready; {quorum} are a quorum", rollout.ready, rollout.wanted),
+        ),
+    }
+}
+
+/// The history of versions of a control plane, newest first.
+pub fn history(
+    before: &Value,
+    scope: &Scope,
+    p: &Progress,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Value {
+    let mut list = before["history"].as_array().cloned().unwrap_or_default();
+    let release = &scope.release;
+    let current = list.first().is_some_and(|e| e["image"] == release.image.as_str());
+    if !current {
+        let entry = json!({"state": "Partial", "startedTime": now.to_string(), "version": release.version,
+            "image": release.image, "completionTime": Value::Null});
+        list.insert(0, entry);
+        list.truncate(100);
+    }
+    if let Some(first) = list.first_mut()
+        && first["state"] == "Partial"
+        && p.complete()
+    {
+        first["state"] = json!("Completed");
+        first["completionTime"] = json!(now.to_string());
+    }
+    json!({
+        "desired": {"image": release.image, "version": release.version},
+        "history": list, "observedGeneration": generation.unwrap_or(0),
+    })
+}
