@@ -54,10 +54,12 @@ async fn a_settled_cluster_costs_no_request() {
         assert!(report.is_good(), "{report:?}");
         assert_eq!(w.road.take().len(), all.len(), "one request each");
         let before = versions(&w, &all).await;
+        let started = std::time::Instant::now();
         for _ in 0..100 {
             let report = a.apply_all(&all).await;
             assert!(report.is_quiet(), "{report:?}");
         }
+        println!("settled: {:?} per object", started.elapsed() / (100 * all.len() as u32));
         assert_eq!(w.road.take(), [""; 0], "whole objects: {whole}");
         assert_eq!(versions(&w, &all).await, before);
         assert_eq!(w.metrics.value(&reconcile::metrics::APPLIES, &["us", "skipped"]), 100 * all.len() as i64);
