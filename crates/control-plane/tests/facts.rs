@@ -17,7 +17,7 @@ fn around() -> Around {
 
 const SUB: &str = "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups";
 
-fn object() -> Value {
+pub fn object() -> Value {
     let id = |n: u8| json!({"clientID": format!("00000000-0000-0000-0000-00000000000{n}")});
     let service = |s: &str, strategy: Value| json!({"service": s, "servicePublishingStrategy": strategy});
     json!({

@@ -7,4 +7,5 @@ mod facts;
 mod golden;
 mod issuing;
 mod rules;
+mod running;
 mod world;

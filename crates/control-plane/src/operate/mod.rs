@@ -31,7 +31,7 @@ use kube::core::DynamicObject;
 use objects::{component_status, secret_of};
 use progress::conditions;
 use reconcile::conditions::Conditions;
-use reconcile::{Applier, Controller, Desired, Failure, Outcome, Waiting, chain, split};
+use reconcile::{Applier, Controller, Desired, Failure, Outcome, Pause, Waiting, chain, split};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -85,10 +85,10 @@ impl Operator {
         }
         let hcp: HostedControlPlane = serde_json::from_value(serde_json::to_value(&*seen)?)?;
         let now = self.clock.now();
-        if reconcile::Pause::read(hcp.spec.paused_until.as_deref(), now)
-            .is_ok_and(|p| p != reconcile::Pause::Running)
-        {
-            return Ok(Outcome::Done);
+        match Pause::read(hcp.spec.paused_until.as_deref(), now) {
+            Ok(Pause::Forever) => return Ok(Outcome::Done),
+            Ok(Pause::Until(t)) => return Ok(Outcome::After(t.duration_since(now))),
+            Ok(Pause::No) | Err(_) => {}
         }
         let mut waiting = Vec::new();
         let held = self.work(&seen, &hcp, &mut waiting).await?;
@@ -101,11 +101,9 @@ impl Operator {
         };
         let progress = scope.as_ref().map(|s| progress(s, &|n| self.views.rollout(namespace, n)));
         let at = KINDS.plane().at(namespace, name);
-        let written = self
-            .applier
+        self.applier
             .status(&at, &seen, |o| status(o, scope.as_ref(), progress.as_ref(), held.as_ref(), &health, now))
             .await?;
-        let _ = written;
         if let Some(p) = &progress {
             self.component_statuses(&seen, namespace, p).await?;
             waiting.extend(p.waiting(now));
@@ -250,7 +248,9 @@ impl Operator {
             let text = objects::random_text(&self.views.random, key, bytes);
             let mut object = objects::text_secret(scope, name, key, &text);
             objects::finish(&mut object, owner);
-            self.applier.create_once(&self.applier.desired(object)?).await?;
+            let desired = self.applier.desired(object)?;
+            let at = desired.at().clone();
+            self.applier.create_once(&at, || Ok(desired)).await?;
         }
         Ok(())
     }

@@ -1,0 +1,211 @@
+//! A control plane in a management cluster, with simulated pods.
+
+use crate::world::release;
+use apis::hypershift::HostedControlPlane;
+use control_plane::operate::{self, Surroundings};
+use control_plane::scope::{Management, Release, Scope};
+use ek_controllers::all;
+use ek_node::{NodeSpec, Nodes, StageSet};
+use ek_server::{ApiServer, Config};
+use futures::future::BoxFuture;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::ApiResource;
+use reconcile::{Failure, Handle, Metrics, Runtime};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Tells the operator what it must know; the release is what the object's image names.
+struct Told;
+
+impl Surroundings for Told {
+    fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
+        let version = hcp.spec.release_image.rsplit(':').next().unwrap_or_default().to_owned();
+        Box::pin(async move {
+            if version == "none" { Err("there is no such release".into()) } else { Ok(release(&version)) }
+        })
+    }
+
+    fn healthy<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn management(&self, _: &str) -> Management {
+        Management { openshift: false, uid: Some(1001), minor: 34 }
+    }
+
+    fn vault_reader(&self) -> String {
+        String::new()
+    }
+}
+
+struct World {
+    server: ApiServer,
+    handle: Handle,
+    stop: CancellationToken,
+    metrics: Metrics,
+    _dir: tempfile::TempDir,
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version,
+        kind: kind.into(),
+        plural: plural.into(),
+    }
+}
+
+impl World {
+    async fn start() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let server = ApiServer::start(Config::memory()).await.unwrap();
+        let mut options = ek_node::Options::new(dir.path());
+        options.stages = StageSet::instant();
+        let nodes = Nodes::new(server.host(), options);
+        let mut controllers = nodes.controllers();
+        controllers.extend(all(ek_controllers::Options::default()));
+        let engine = ek_engine::Engine::new(server.host(), controllers);
+        nodes.attach(&engine);
+        for i in 1..=3 {
+            nodes.add_node("main", &format!("node-{i}"), NodeSpec::default()).await.unwrap();
+        }
+        tokio::spawn(engine.run());
+        let client = server.client();
+        let crds: Api<DynamicObject> = Api::all_with(
+            client.clone(),
+            &resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+        );
+        for crd in apis::crds() {
+            crds.create(
+                &Default::default(),
+                &serde_json::from_value(serde_json::to_value(crd).unwrap()).unwrap(),
+            )
+            .await
+            .unwrap();
+        }
+        let names: Api<DynamicObject> =
+            Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
+        let ns = json!({"metadata": {"name": "clusters-demo"}});
+        names.create(&Default::default(), &serde_json::from_value(ns).unwrap()).await.unwrap();
+        let metrics = Metrics::default();
+        let mut runtime = Runtime::new(clock::system(), &metrics);
+        let served = [
+            "hypershift.openshift.io/ControlPlaneComponent",
+            "route.openshift.io/Route",
+            "secrets-store.csi.x-k8s.io/SecretProviderClass",
+        ];
+        let served = served.map(str::to_owned).into();
+        let random = clock::Random::seeded(7);
+        let handle =
+            operate::start(&mut runtime, &client, served, clock::system(), &random, Arc::new(Told), &metrics);
+        let stop = CancellationToken::new();
+        tokio::spawn(runtime.run(stop.clone()));
+        World { server, handle, stop, metrics, _dir: dir }
+    }
+
+    fn api(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.server.client(), "clusters-demo", &resource(group, version, kind, plural))
+    }
+
+    fn planes(&self) -> Api<DynamicObject> {
+        self.api("hypershift.openshift.io", "v1beta1", "HostedControlPlane", "hostedcontrolplanes")
+    }
+
+    async fn create(&self, change: impl FnOnce(&mut Value)) {
+        for name in ["pull-secret", "sa-signing-key"] {
+            let secret = json!({"metadata": {"name": name, "namespace": "clusters-demo",
+                "labels": {"hypershift.openshift.io/hosted-control-plane": "clusters-demo"}}, "data": {}});
+            let api = self.api("", "v1", "Secret", "secrets");
+            api.create(&Default::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+        }
+        let mut object = crate::facts::object();
+        change(&mut object);
+        self.planes().create(&Default::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+
+    /// Waits for a condition of the control plane, and says how things stand if it never comes.
+    async fn until(&self, kind: &str, status: &str) -> DynamicObject {
+        let seen = |o: Option<&DynamicObject>| {
+            let conditions = o.and_then(|o| o.data["status"]["conditions"].as_array());
+            conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == status)
+        };
+        let wait = kube::runtime::wait::await_condition(self.planes(), "demo", seen);
+        match tokio::time::timeout(Duration::from_secs(60), wait).await {
+            Ok(o) => o.unwrap().unwrap(),
+            Err(_) => {
+                let o = self.planes().get("demo").await.unwrap();
+                panic!(
+                    "{kind} never became {status}: {:#}\n{:#?}",
+                    o.data["status"],
+                    self.handle.explain("clusters-demo/demo")
+                );
+            }
+        }
+    }
+
+    /// The balancer's address, as a cloud would give it.
+    async fn give_address(&self) {
+        let services = self.api("", "v1", "Service", "services");
+        let there = |o: Option<&DynamicObject>| o.is_some();
+        kube::runtime::wait::await_condition(services.clone(), "kube-apiserverlb", there).await.unwrap();
+        let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "20.1.2.3"}]}}});
+        services
+            .patch_status("kube-apiserverlb", &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+
+    fn requests(&self) -> i64 {
+        let text = self.metrics.text();
+        let lines = text.lines().filter(|l| l.starts_with("zaffre_applies_total") && !l.contains("skipped"));
+        lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
+    }
+}
+
+fn condition<'a>(o: &'a DynamicObject, kind: &str) -> &'a Value {
+    let list = o.data["status"]["conditions"].as_array().unwrap();
+    list.iter().find(|c| c["type"] == kind).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
+    let w = World::start().await;
+    w.create(|_| {}).await;
+    let held = w.until("InfrastructureReady", "False").await;
+    assert_eq!(condition(&held, "InfrastructureReady")["reason"], "WaitingOnInfrastructureReady");
+    w.give_address().await;
+    let o = w.until("Available", "True").await;
+    assert_eq!(o.data["status"]["ready"], true);
+    assert_eq!(o.data["status"]["controlPlaneEndpoint"], json!({"host": "20.1.2.3", "port": 7443}));
+    let components =
+        w.api("hypershift.openshift.io", "v1beta1", "ControlPlaneComponent", "controlplanecomponents");
+    let scope_components = control_plane::table::all().len();
+    assert!(components.list(&Default::default()).await.unwrap().items.len() > scope_components / 2);
+
+    // Another release: every component is rendered again, in order, and the history says so.
+    let change = json!({"spec": {"releaseImage": "quay.example/ocp-release:4.19.4"}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    let done = |o: Option<&DynamicObject>| {
+        let first = o.map(|o| &o.data["status"]["controlPlaneVersion"]["history"][0]);
+        first.is_some_and(|f| f["version"] == "4.19.4" && f["state"] == "Completed")
+    };
+    let wait = kube::runtime::wait::await_condition(w.planes(), "demo", done);
+    let o = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap().unwrap();
+    assert_eq!(o.data["status"]["controlPlaneVersion"]["history"].as_array().unwrap().len(), 2);
+    assert_eq!(condition(&o, "Available")["status"], "True", "it was never away");
+    w.stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_holds_it_up_is_said() {
+    let w = World::start().await;
+    w.create(|o| o["spec"]["releaseImage"] = json!("quay.example/ocp-release:none")).await;
+    let o = w.until("ValidReleaseInfo", "False").await;
+    assert_eq!(condition(&o, "ValidReleaseInfo")["message"], "there is no such release");
+    assert_eq!(condition(&o, "Available")["status"], "False");
+    w.stop.cancel();
+}
