@@ -19,8 +19,7 @@ use std::collections::BTreeMap;
     status = "SecretProviderClassStatus",
     derive = "PartialEq",
     derive = "Default",
-    crates(kube_core = "::kube_core"),
-    annotation("api-approved.kubernetes.io", "unapproved, the definition of the secrets-store driver")
+    crates(kube_core = "::kube_core")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SecretProviderClassSpec {
