@@ -157,7 +157,9 @@ fn reach(azure: &AzurePlatform, annotations: &BTreeMap<String, String>) -> Reach
     let swift =
         azure.private.as_ref().filter(|p| p.type_ == PrivateType::Swift).and_then(|p| p.swift.as_ref());
     let managed = azure.azure_authentication_config.is_managed();
-    if let Some(instance) = swift.map(|s| s.pod_network_instance.clone()).or(annotated.filter(|_| managed)) {
+    if let Some(instance) =
+        swift.map(|s| s.pod_network_instance.clone()).or_else(|| annotated.filter(|_| managed))
+    {
         return Reach::Swift(instance);
     }
     match azure.topology() {

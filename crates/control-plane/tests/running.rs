@@ -91,6 +91,24 @@ impl World {
             Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
         let ns = json!({"metadata": {"name": "clusters-demo"}});
         names.create(&Default::default(), &serde_json::from_value(ns).unwrap()).await.unwrap();
+        // What `zaffre install` brings.
+        let classes: Api<DynamicObject> = Api::all_with(
+            client.clone(),
+            &resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+        );
+        for (name, value) in
+            [("control-plane", 100_000_000), ("api-critical", 100_001_000), ("etcd", 100_002_000)]
+        {
+            let class = json!({"metadata": {"name": format!("hypershift-{name}")}, "value": value});
+            classes.create(&Default::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
+        }
+        let accounts: Api<DynamicObject> = Api::namespaced_with(
+            client.clone(),
+            "clusters-demo",
+            &resource("", "v1", "ServiceAccount", "serviceaccounts"),
+        );
+        let account = json!({"metadata": {"name": "control-plane-operator"}});
+        accounts.create(&Default::default(), &serde_json::from_value(account).unwrap()).await.unwrap();
         let metrics = Metrics::default();
         let mut runtime = Runtime::new(clock::system(), &metrics);
         let served = [
@@ -137,6 +155,13 @@ impl World {
         match tokio::time::timeout(Duration::from_secs(60), wait).await {
             Ok(o) => o.unwrap().unwrap(),
             Err(_) => {
+                let events = self.api("", "v1", "Event", "events").list(&Default::default()).await.unwrap();
+                for e in events.items.iter().filter(|e| e.data["type"] == "Warning") {
+                    eprintln!(
+                        "{} {}: {}",
+                        e.data["involvedObject"]["name"], e.data["reason"], e.data["message"]
+                    );
+                }
                 let o = self.planes().get("demo").await.unwrap();
                 panic!(
                     "{kind} never became {status}: {:#}\n{:#?}",
@@ -159,9 +184,18 @@ impl World {
             .unwrap();
     }
 
-    fn requests(&self) -> i64 {
+    /// How often the operator has run.
+    fn runs(&self) -> i64 {
         let text = self.metrics.text();
-        let lines = text.lines().filter(|l| l.starts_with("zaffre_applies_total") && !l.contains("skipped"));
+        let lines = text.lines().filter(|l| l.starts_with("controller_runtime_reconcile_total"));
+        lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
+    }
+
+    /// Objects that were really written.
+    fn writes(&self) -> i64 {
+        let text = self.metrics.text();
+        let lines =
+            text.lines().filter(|l| l.starts_with("reconcile_applies_total") && !l.contains("skipped"));
         lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
     }
 }
@@ -197,6 +231,27 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
     let o = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap().unwrap();
     assert_eq!(o.data["status"]["controlPlaneVersion"]["history"].as_array().unwrap().len(), 2);
     assert_eq!(condition(&o, "Available")["status"], "True", "it was never away");
+    // Settled: more runs write nothing.
+    let settled = async {
+        while !w.handle.explain("clusters-demo/demo").waiting.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), settled).await.unwrap();
+    let (before, version) = (w.writes(), w.planes().get("demo").await.unwrap().metadata.resource_version);
+    for _ in 0..15 {
+        let runs = w.runs();
+        w.handle.poke("clusters-demo/demo");
+        let run = async {
+            while w.runs() == runs {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
+    }
+    assert_eq!(w.writes(), before, "nothing was applied");
+    let now = w.planes().get("demo").await.unwrap().metadata.resource_version;
+    assert_eq!(now, version);
     w.stop.cancel();
 }
 

@@ -100,9 +100,7 @@ impl Payload {
         }
         let said = |annotations: &BTreeMap<String, String>| {
             let versions = annotations.get(VERSIONS)?;
-            let found =
-                versions.split(',').find_map(|v| v.trim().strip_prefix("kubernetes=").map(str::to_owned));
-            found
+            versions.split(',').find_map(|v| v.trim().strip_prefix("kubernetes=").map(str::to_owned))
         };
         // On the stream in some releases, on a component's tag in others.
         let kubernetes = said(&stream.metadata.annotations)

@@ -24,6 +24,7 @@ use crate::ledger::{Ledger, Standing};
 use crate::metrics::{APPLIES, Metrics};
 use error::request;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::Value;
@@ -265,10 +266,15 @@ impl Applier {
         let mut results: Vec<Option<Result<Applied, Error>>> = Vec::new();
         results.resize_with(objects.len(), || None);
         for first in [true, false] {
-            let these = objects.iter().enumerate().filter(|(_, d)| d.comes_first() == first);
-            let mut runs = futures::stream::iter(these)
-                .map(|(i, d)| async move { (i, self.apply(d).await) })
-                .buffer_unordered(PARALLEL);
+            // Boxed one by one, and not by a closure in the stream: the compiler cannot prove of such a stream that it
+            // may be spawned.
+            let mut these: Vec<BoxFuture<'_, (usize, Result<Applied, Error>)>> = Vec::new();
+            for (i, d) in objects.iter().enumerate() {
+                if d.comes_first() == first {
+                    these.push(Box::pin(async move { (i, self.apply(d).await) }));
+                }
+            }
+            let mut runs = futures::stream::iter(these).buffer_unordered(PARALLEL);
             while let Some((i, result)) = runs.next().await {
                 results[i] = Some(result);
             }
