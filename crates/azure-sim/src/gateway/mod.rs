@@ -8,6 +8,7 @@ mod action;
 mod authorization;
 mod deployments;
 mod groups;
+mod jsonc;
 mod lists;
 mod machines;
 mod operations;
@@ -18,6 +19,7 @@ mod template;
 mod throttle;
 mod tree;
 mod views;
+mod what_if;
 
 pub use groups::LOCATIONS;
 pub use providers::NAMESPACES;
@@ -276,9 +278,14 @@ fn resource(mut cx: Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
 }
 
 /// A word after a resource: a collection of children, or an action.
-fn child(cx: Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault> {
-    if id.resource_type().is(kinds::DEPLOYMENTS) && word == "validate" && cx.call.method == Method::POST {
-        return deployments::validate(&cx, id);
+fn child(mut cx: Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault> {
+    if id.resource_type().is(kinds::DEPLOYMENTS) {
+        match (cx.call.method.as_str(), word) {
+            ("POST", "validate") => return deployments::validate(&cx, id),
+            ("POST", "whatif") => return what_if::serve(&mut cx, id),
+            ("GET", "operations") => return deployments::steps(&cx, id),
+            _ => {}
+        }
     }
     if cx.call.method != Method::GET {
         return Err(not_allowed(&cx));
