@@ -250,7 +250,8 @@ def deployments():
     expect({"dep", "inner"} <= set(names(az("deployment group list -g d"))), "deployments")
     steps = az("deployment operation group list -g d -n dep")
     expect(all(s["properties"]["provisioningState"] == "Succeeded" for s in steps) and len(steps) >= 2, f"{steps}")
-    refused(f"deployment group create {at} -n bad --parameters wrong=1", "InvalidTemplate")
+    bad = {**TEMPLATE, "resources": [{**TEMPLATE["resources"][0], "name": "[nonsense(parameters('name'))]"}], "outputs": {}}
+    refused(f"deployment group create -g d -n bad --template-file {file('bad.json', json.dumps(bad))} --parameters name=x", "InvalidTemplate")
 
 
 @check

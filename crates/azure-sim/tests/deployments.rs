@@ -192,7 +192,7 @@ async fn a_deployment_in_a_deployment() {
         assert!(rules.ends_with("/rules"), "{rules}");
         let routes = lab.ask("GET", &format!("{network}/routeTables/routes?api-version=2024-05-01"), None);
         assert_eq!(routes.body.unwrap()["tags"]["from"], scope, "what it refers to came first");
-        let steps = lab.ask("GET", &format!("{}?{V}", at(&g, "d/operations")), None).body.unwrap();
+        let steps = lab.ask("GET", &format!("{g}/deployments/d/operations?{V}"), None).body.unwrap();
         let kinds: Vec<&str> = steps["value"]
             .as_array()
             .unwrap()

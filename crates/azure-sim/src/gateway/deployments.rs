@@ -40,10 +40,7 @@ struct Step {
 
 /// Whether a full type, lower case, is something to ask a deployment rather than a type.
 pub fn knows(full: &str) -> bool {
-    matches!(
-        full,
-        "microsoft.resources/deployments/whatif" | "microsoft.resources/deployments/operations"
-    )
+    matches!(full, "microsoft.resources/deployments/whatif" | "microsoft.resources/deployments/operations")
 }
 
 fn invalid(why: &Error) -> Fault {

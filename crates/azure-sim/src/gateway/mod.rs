@@ -232,6 +232,13 @@ fn dispatch(mut cx: Cx<'_>, target: &Target) -> Result<Reply, Fault> {
         (Some(id), ["resourcegroups"]) if method == Method::GET => Ok(groups::list(&cx, id)),
         (Some(id), ["locations"]) if method == Method::GET => Ok(lists::locations(id)),
         (Some(id), ["resources"]) if method == Method::GET => lists::resources(&cx, id),
+        // At their old address, where all clients ask.
+        (Some(group), ["deployments", name, "operations"]) if method == Method::GET => {
+            match ResourceId::parse(&format!("{group}/providers/{}/{name}", kinds::DEPLOYMENTS)) {
+                Ok(id) => deployments::steps(&cx, &id),
+                Err(_) => Err(not_allowed(&cx)),
+            }
+        }
         (Some(id), ["providers"]) if method == Method::GET => Ok(providers::list(&cx, Some(id))),
         (Some(id), ["providers", ns]) if method == Method::GET => providers::get(&cx, Some(id), ns),
         (Some(id), ["providers", ns, "register"]) if method == Method::POST => {

@@ -7,6 +7,7 @@ use crate::kinds;
 use crate::machines::Event;
 use crate::rbac::{Assignment, Permission, Role};
 use crate::state::{App, Key, Operation, Phase, Principal, Record, State, Subscription};
+use crate::trouble::Rule;
 use arm::ResourceId;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
@@ -61,6 +62,35 @@ pub enum Change {
     BootsAwaited(bool),
     /// Milliseconds that the clock was moved ahead.
     Ahead(i64),
+    /// How many times as fast it runs.
+    Scale(f64),
+    /// What is to go wrong.
+    Faults(Faults),
+}
+
+/// Fault rules, and the profile they were made in: its own come and go with it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Faults {
+    pub profile: String,
+    pub rules: Vec<Rule>,
+}
+
+/// What is remembered beside the state.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// Milliseconds that the clock was moved ahead.
+    pub ahead: i64,
+    pub scale: Option<f64>,
+    pub faults: Option<Faults>,
+}
+
+impl Beside {
+    pub fn changes(self) -> Vec<Change> {
+        let mut all = vec![Change::Ahead(self.ahead)];
+        all.extend(self.scale.map(Change::Scale));
+        all.extend(self.faults.map(Change::Faults));
+        all
+    }
 }
 
 fn stored(r: &Record) -> Change {
@@ -157,7 +187,7 @@ fn word(text: &str) -> Option<&'static str> {
 }
 
 /// Puts a change back.
-pub fn apply(state: &mut State, ahead: &mut i64, change: Change) -> Result<(), ChangeError> {
+pub fn apply(state: &mut State, beside: &mut Beside, change: Change) -> Result<(), ChangeError> {
     match change {
         Change::Record(s) => put(state, *s)?,
         Change::NoRecord(key) => {
@@ -197,7 +227,9 @@ pub fn apply(state: &mut State, ahead: &mut i64, change: Change) -> Result<(), C
             state.machines.quotas.insert(key, n);
         }
         Change::BootsAwaited(awaited) => state.machines.awaited = awaited,
-        Change::Ahead(ms) => *ahead = ms,
+        Change::Ahead(ms) => beside.ahead = ms,
+        Change::Scale(scale) => beside.scale = Some(scale),
+        Change::Faults(faults) => beside.faults = Some(faults),
     }
     Ok(())
 }
