@@ -234,7 +234,7 @@ fn references(
     edges: &[Edge],
 ) -> Result<(), Fault> {
     for (action, target) in kinds::link_actions(kind, id, doc) {
-        if stages::authorize(cx.state, cx.caller, action, &target).is_err() {
+        if stages::authorize(cx.state, cx.caller, &action, &target).is_err() {
             return Err(Fault::gateway(
                 StatusCode::FORBIDDEN,
                 code::LINKED_AUTHORIZATION_FAILED,

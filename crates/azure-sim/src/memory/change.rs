@@ -5,7 +5,7 @@
 
 use crate::kinds;
 use crate::machines::Event;
-use crate::rbac::{Assignment, Permission, Role};
+use crate::rbac::{Assignment, Lingering, Permission, Role};
 use crate::state::{App, Key, Operation, Phase, Principal, Record, State, Subscription};
 use crate::trouble::Rule;
 use arm::ResourceId;
@@ -58,6 +58,9 @@ pub enum Change {
     MachineEvent(Box<Event>),
     NoMachineEvent(u64),
     Quota(String, u64),
+    /// A right that was taken away and is still enforced.
+    Lingering(Key, Lingering),
+    NoLingering(Key),
     /// Whether a runtime says when machines have booted.
     BootsAwaited(bool),
     /// Milliseconds that the clock was moved ahead.
@@ -154,6 +157,12 @@ pub fn between(old: &State, new: &State) -> Vec<Change> {
         |k| Some(Change::NoData(k.clone())),
     );
     differ(o, (&old.generations, &new.generations), |k, n| Change::Generation(k.clone(), *n), |_| None);
+    differ(
+        o,
+        (&old.assignments.lingering, &new.assignments.lingering),
+        |k, l| Change::Lingering(k.clone(), (**l).clone()),
+        |k| Some(Change::NoLingering(k.clone())),
+    );
     let (was, is) = (&old.directory, &new.directory);
     differ(
         o,
@@ -225,6 +234,12 @@ pub fn apply(state: &mut State, beside: &mut Beside, change: Change) -> Result<(
         }
         Change::Quota(key, n) => {
             state.machines.quotas.insert(key, n);
+        }
+        Change::Lingering(key, l) => {
+            state.assignments.lingering.insert(key, Arc::new(l));
+        }
+        Change::NoLingering(key) => {
+            state.assignments.lingering.remove(&key);
         }
         Change::BootsAwaited(awaited) => state.machines.awaited = awaited,
         Change::Ahead(ms) => beside.ahead = ms,

@@ -100,8 +100,7 @@ fn whole(given: &Value, now: i64) -> Result<Value, Refusal> {
 }
 
 fn key_of(policy: &Value) -> Result<Wanted, Refusal> {
-    let k = &policy["key_props"];
-    Wanted::parse(k["kty"].as_str().unwrap_or_default(), k["key_size"].as_u64(), k["crv"].as_str())
+    Wanted::read(&policy["key_props"])
         .map_err(|e| Refusal::bad(format!("Property policy.key_props has invalid value: {e}.")))
 }
 
