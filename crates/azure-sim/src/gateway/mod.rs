@@ -6,6 +6,7 @@
 
 mod action;
 mod authorization;
+mod checks;
 mod deployments;
 mod groups;
 mod jsonc;

@@ -14,6 +14,8 @@ mod compute_images;
 mod compute_parts;
 mod compute_sizes;
 mod compute_vm;
+mod compute_vm_checks;
+mod compute_vm_disks;
 mod compute_vm_show;
 mod dns;
 pub use dns::{is_record_set, merge_record};

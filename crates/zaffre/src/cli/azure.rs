@@ -188,7 +188,7 @@ pub struct FaultArgs {
     /// What to call the rule; made up if not given
     #[arg(long)]
     pub name: Option<String>,
-    /// Requests to this service (arm, login, graph…) or host
+    /// Requests to this service (arm, login, graph, vault, blob, registry, imds, msi…) or host
     #[arg(long, help_heading = "Which requests")]
     pub host: Option<String>,
     /// With this method
