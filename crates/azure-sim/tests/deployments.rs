@@ -294,3 +294,36 @@ async fn templates_with_comments_and_bare_names() {
     let refused = lab.ask("PUT", &format!("{}?{V}", at(&g, "e")), Some(&wrong));
     assert_eq!(code(&refused), "InvalidTemplate", "a parameter that the template does not have");
 }
+
+/// What a template makes meets the same troubles as what a caller makes; what is only thought of meets none.
+#[tokio::test]
+async fn faults_meet_what_a_template_makes() {
+    let lab = lab(Profile::Instant).await;
+    let g = lab.group("g");
+    let given = body(&template());
+    let url = format!("{}?{V}", at(&g, "d"));
+    let deploy = || {
+        let made = lab.ask("PUT", &url, Some(&given));
+        assert!(made.status.is_success(), "{made:?}");
+        status(&lab, &made)
+    };
+    let rules = azure_sim::faults! {
+        "quota" => {"match": {"type": "Microsoft.Network/publicIPAddresses", "times": 1}, "then": {"answer": {"status": 400, "code": "PublicIPCountLimitReached"}}},
+        "late" => {"match": {"type": "Microsoft.Network/publicIPAddresses", "times": 1}, "then": {"failLate": {"code": "InternalServerError"}}},
+    };
+    lab.world.add_faults(rules.unwrap()).unwrap();
+    let accepted = lab.ask("POST", &format!("{}?{V}", at(&g, "d/whatIf")), Some(&given));
+    let told = lab.ask("GET", accepted.headers["location"].to_str().unwrap(), None).body.unwrap();
+    assert_eq!(told["status"], "Succeeded", "{told}");
+    let first = deploy();
+    assert_eq!(
+        (&first["status"], &first["error"]["details"][0]["code"]),
+        (&json!("Failed"), &json!("PublicIPCountLimitReached"))
+    );
+    let second = deploy();
+    assert_eq!(
+        (&second["status"], &second["error"]["details"][0]["code"]),
+        (&json!("Failed"), &json!("InternalServerError"))
+    );
+    assert_eq!(deploy()["status"], "Succeeded");
+}

@@ -10,6 +10,7 @@ use super::{Cx, dispatch, operations, stages, tree};
 use crate::kinds::{self, Flow, HIDDEN, How, show};
 use crate::state::{Effect, Phase, Record};
 use crate::target::Target;
+use crate::trouble::{About, Due, Instead};
 use crate::wire::{Call, Fault, Reply};
 use arm::{ErrorDetail, ResourceId, code};
 use http::{HeaderMap, Method, StatusCode};
@@ -315,6 +316,26 @@ pub fn rehearse(
     Ok((ids, failed))
 }
 
+/// What goes wrong with a resource of a template, as if the caller had put it: what is refused, and what fails late. Nobody
+/// waits for it on a connection, so that cannot break.
+fn met(cx: &Cx<'_>, call: &Call) -> Result<Due, Fault> {
+    let Some(trouble) = cx.trouble.filter(|t| !t.is_quiet()) else { return Ok(Due::default()) };
+    let host = call.base.split("://").last().unwrap_or_default();
+    let host = host.rsplit_once(':').map_or(host, |(h, _)| h);
+    let principal = vec![cx.caller.object_id.clone(), cx.caller.client_id.clone()];
+    let met = trouble.meet(&About { service: "arm", host, call, principal }, cx.state.seed, cx.profile);
+    match met.instead {
+        Some(Instead::Say(reply)) => {
+            let error = reply.body.as_ref().map(|b| &b["error"]);
+            let text = |f: &str| error.and_then(|e| e[f].as_str());
+            let code = text("code").unwrap_or("ServiceUnavailable");
+            let message = text("message").unwrap_or("The service is unavailable.");
+            Err(Fault::gateway(reply.status, code, message))
+        }
+        _ => Ok(met.due),
+    }
+}
+
 /// Puts one resource as the caller would, through all stages, and ends what that begins.
 fn deploy(cx: &mut Cx<'_>, planned: &Planned, body: &Value, budget: &mut Budget) -> Result<(), Fault> {
     let call = Call {
@@ -339,10 +360,10 @@ fn deploy(cx: &mut Cx<'_>, planned: &Planned, body: &Value, budget: &mut Budget)
     stages::locks(cx.state, &call.method, &target)?;
     let under_way: Vec<Arc<str>> = cx.state.running().map(|o| o.id.clone()).collect();
     let (now, profile, caller, proxied) = (cx.now, cx.profile, cx.caller, cx.proxied);
-    // What goes wrong with a deployment does not go wrong with each of its parts again.
-    let due = &crate::trouble::Due::default();
+    let (due, trouble) = (&met(cx, &call)?, cx.trouble);
+    let drain = &mut *cx.drain;
     let mut inner =
-        Cx { state: cx.state, call: &call, caller, version, now, profile, proxied, due, drain: cx.drain };
+        Cx { state: cx.state, call: &call, caller, version, now, profile, proxied, due, trouble, drain };
     let nested = target.of.as_ref().filter(|id| id.resource_type().is(kinds::DEPLOYMENTS)).cloned();
     match nested {
         Some(id) => {

@@ -32,7 +32,7 @@ use crate::profile::Pace;
 use crate::provider::{Drain, Forward, Providers};
 use crate::state::State;
 use crate::target::Target;
-use crate::trouble::Due;
+use crate::trouble::{Due, Trouble};
 use crate::wire::{Call, Fault, Reply};
 use arm::{ApiVersion, ResourceId};
 use http::{Method, StatusCode};
@@ -49,6 +49,8 @@ pub struct Cx<'a> {
     pub proxied: &'a Providers,
     /// What is to go wrong with it.
     pub due: &'a Due,
+    /// What is to go wrong with requests that it makes; `None` if nobody is to know of them.
+    pub trouble: Option<&'a Trouble>,
     /// A group whose deletion waits for providers elsewhere.
     pub drain: &'a mut Option<Drain>,
 }
@@ -60,6 +62,8 @@ pub struct Rules<'a> {
     pub proxied: &'a Providers,
     /// What is to go wrong with this request.
     pub due: &'a Due,
+    /// With those that it makes in turn.
+    pub trouble: &'a Trouble,
 }
 
 /// What comes out of the gate.
@@ -192,6 +196,7 @@ fn run(
         profile: rules.profile,
         proxied: rules.proxied,
         due: rules.due,
+        trouble: Some(rules.trouble),
         drain: &mut drain,
     };
     let reply = dispatch(cx, &target)?;

@@ -29,6 +29,7 @@ pub fn serve(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
         profile: cx.profile,
         proxied: cx.proxied,
         due: cx.due,
+        trouble: None,
         drain: &mut drain,
     };
     let (ids, failed) = rehearse(&mut inner, &properties, &place)?;

@@ -31,7 +31,7 @@ mod tests;
 pub use around::around;
 pub use history::History;
 pub use lags::{Hidden, Lags};
-pub use meet::{Due, Trouble, TroubleError};
+pub use meet::{About, Due, Instead, Trouble, TroubleError};
 pub use presets::{PRESETS, preset};
 pub use rule::{Answer, Each, Match, Rule, RuleError, Stale, Then, When, Why, read};
 pub use top::top;

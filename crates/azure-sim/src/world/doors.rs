@@ -96,7 +96,7 @@ impl World {
 
     fn gate(&self, call: &Call, now: Timestamp, due: &Due) -> (Answer, Seen) {
         let caller = self.caller(call, now);
-        let rules = Rules { profile: self.pace(), proxied: &self.providers, due };
+        let rules = Rules { profile: self.pace(), proxied: &self.providers, due, trouble: &self.trouble };
         let reads = matches!(call.method, Method::GET | Method::HEAD);
         let stale = due.stale.filter(|_| reads).and_then(|how| self.earlier(how, now));
         if let Some((mut then, at)) = stale {

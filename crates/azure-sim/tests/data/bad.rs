@@ -327,11 +327,8 @@ async fn odd_keys_and_certificates() {
         assert_eq!((said.status.as_u16(), error(&said).as_str()), (400, "BadParameter"), "{policy}");
     }
     for name in ["a_b", "a.b", &"a".repeat(128), "..", "a%2fb"] {
-        assert_eq!(
-            doors.vault("PUT", &format!("secrets/{name}"), json!({"value": "x"})).status.is_success(),
-            false,
-            "{name}"
-        );
+        let said = doors.vault("PUT", &format!("secrets/{name}"), json!({"value": "x"}));
+        assert!((400..500).contains(&said.status.as_u16()), "{name}: {said:?}");
     }
     let huge = doors.vault("PUT", "secrets/huge", json!({"value": "x".repeat(25 * 1024 + 1)}));
     assert_eq!((huge.status.as_u16(), error(&huge).as_str()), (400, "BadParameter"));
@@ -374,7 +371,7 @@ async fn odd_uploads_to_a_registry() {
         ("empty", "v1", String::new(), "MANIFEST_INVALID"),
         ("another digest", &sha(b"other"), missing.clone(), "DIGEST_INVALID"),
         ("an odd tag", "..%2fv1", missing.clone(), "TAG_INVALID"),
-        ("a long tag", &"t".repeat(129), missing.clone(), "TAG_INVALID"),
+        ("a long tag", &"t".repeat(129), missing, "TAG_INVALID"),
     ] {
         let said = doors.registry("PUT", &format!("/v2/app/manifests/{reference}"), oci, body);
         assert!((400..500).contains(&said.status.as_u16()), "{what}: {said:?}");
