@@ -110,7 +110,7 @@ impl Lab {
         let request = Request::builder()
             .method(method)
             .uri(url)
-            .header("authorization", format!("Bearer {}", token.unwrap_or(good.secret.expose())))
+            .header("authorization", format!("Bearer {}", token.unwrap_or_else(|| good.secret.expose())))
             .header("x-ms-version", "2023-11-03")
             .header("x-ms-blob-type", "BlockBlob")
             .header("content-type", "application/json")
