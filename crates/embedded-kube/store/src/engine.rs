@@ -85,6 +85,8 @@ pub(crate) struct Inner {
     /// A sync failed; set by the writer, read by health checks.
     pub(crate) poisoned: std::sync::atomic::AtomicBool,
     seal: RwLock<Option<Arc<dyn Seal>>>,
+    /// Whether some object cannot be read.
+    locked: std::sync::atomic::AtomicBool,
 }
 
 pub(crate) enum Work {
@@ -147,6 +149,7 @@ impl Store {
             history: AtomicUsize::new(0),
             poisoned: false.into(),
             seal: RwLock::default(),
+            locked: false.into(),
         }))
     }
 
@@ -296,6 +299,11 @@ impl Store {
         self.0.seal.read().as_ref().is_none_or(|s| s.is_current(table, entry.stored()))
     }
 
+    /// Whether some object is stored under a key that nobody has; see [`Entry::locked`].
+    pub fn has_locked(&self) -> bool {
+        self.0.locked.load(Ordering::Relaxed)
+    }
+
     /// What is stored in another form than it is served in.
     pub fn sealed(&self, id: &ClusterId) -> Vec<bytes::Bytes> {
         let c = self.cluster(id);
@@ -322,6 +330,14 @@ impl Store {
         match &self.0.writer {
             Writer::Memory(_) => (1, 1),
             Writer::Durable(d) => d.members(),
+        }
+    }
+
+    /// Which cluster its members' directories say they are of.
+    pub fn cluster_id(&self) -> Option<&str> {
+        match &self.0.writer {
+            Writer::Memory(_) => None,
+            Writer::Durable(d) => d.cluster.as_deref(),
         }
     }
 
@@ -540,6 +556,7 @@ impl Inner {
 
     /// Opens what is there with other keys, and seals with them from now on.
     pub(crate) fn reseal(&self, seal: Arc<dyn Seal>) {
+        let mut locked = false;
         for cluster in self.clusters.read().values() {
             let mut c = cluster.write();
             for (name, table) in &mut c.tables {
@@ -547,8 +564,10 @@ impl Inner {
                     .filter_map(|(k, e)| Some((k.clone(), seal::reopened(&*seal, name, k, e)?)))
                     .collect();
                 table.objects.extend(changed.into_iter().map(|(k, e)| (k, Arc::new(e))));
+                locked |= table.objects.values().any(|e| e.locked.is_some());
             }
         }
+        self.locked.store(locked, Ordering::Relaxed);
         *self.seal.write() = Some(seal);
     }
 }

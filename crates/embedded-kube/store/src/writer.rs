@@ -36,6 +36,8 @@ pub(crate) struct Durable {
     leaving: Mutex<Vec<String>>,
     up: AtomicUsize,
     size: usize,
+    /// Which cluster the members' directories say they are of.
+    pub(crate) cluster: Option<String>,
 }
 
 struct Worker {
@@ -49,6 +51,7 @@ impl Durable {
     pub(crate) fn new(logs: Logs) -> Durable {
         let (tx, rx) = mpsc::channel(QUEUE);
         let (up, size) = (AtomicUsize::new(logs.members.len()), logs.size);
+        let cluster = logs.group.as_ref().map(|(id, _)| id.clone());
         let worker = Worker { rx, logs, poisoned: false, frames: Vec::new() };
         Durable {
             queue: Mutex::new(Some(tx)),
@@ -58,6 +61,7 @@ impl Durable {
             leaving: Mutex::default(),
             up,
             size,
+            cluster,
         }
     }
 

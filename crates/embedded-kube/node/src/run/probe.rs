@@ -144,12 +144,14 @@ impl Probe {
     /// The loopback address of a port that the program has taken.
     fn address(&self, port: &Value) -> Result<SocketAddr, String> {
         let number = port_number(&self.container, port).ok_or_else(|| format!("port {port} is not known"))?;
+        // Another container of the pod may answer for this one.
         taken(&self.ctx.0.ports, number)
+            .or_else(|| self.ctx.local(number))
             .ok_or_else(|| format!("dial tcp {}:{number}: connect: connection refused", self.ctx.pod_ip()))
     }
 }
 
-fn taken(ports: &Mutex<HashMap<u16, Port>>, number: u16) -> Option<SocketAddr> {
+pub(crate) fn taken(ports: &Mutex<HashMap<u16, Port>>, number: u16) -> Option<SocketAddr> {
     ports.lock().get(&number).filter(|p| p.listener.is_none()).map(|p| p.address)
 }
 
@@ -212,7 +214,7 @@ async fn http(address: SocketAddr, get: &Value) -> Result<(), String> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
     let driver = tokio::spawn(connection);
-    let path = get["path"].as_str().filter(|p| p.starts_with('/')).unwrap_or("/");
+    let path = format!("/{}", get["path"].as_str().unwrap_or_default().trim_start_matches('/'));
     let mut request = http::Request::get(path)
         .header(http::header::HOST, address.to_string())
         .header(http::header::USER_AGENT, "kube-probe/1.34");
