@@ -127,7 +127,8 @@ impl Kit {
         let feed = self.host.feed();
         let run = async {
             while !so(self) {
-                feed.changed().await;
+                // Not everything that is asked for is an object.
+                let _ = tokio::time::timeout(Duration::from_millis(50), feed.changed()).await;
                 feed.take();
             }
         };
@@ -244,7 +245,17 @@ impl Hosted {
         let ns = self.ns().to_owned();
         let (members, replicas) = (self.members, self.replicas);
         kit.until("etcd is ready", |k| k.ready(&ns, "etcd") == members).await;
-        kit.until("API servers are ready", |k| k.ready(&ns, "kube-apiserver") == replicas).await;
+        // What pods say may be from before a restart.
+        kit.until("members take part", |k| k.guests.members(&Kit::id(), &ns) == Some((members, members))).await;
+        kit.until("API servers are ready", |k| {
+            let pods = k.pods(&ns, "kube-apiserver");
+            let open = |p: &&Value| {
+                let name = p["metadata"]["name"].as_str().unwrap_or_default();
+                is_ready(p) && k.nodes.resolve_pod("main", &ns, name, 6443).is_some()
+            };
+            k.guests.server(&Kit::id(), &ns).is_some() && pods.iter().filter(open).count() == replicas
+        })
+        .await;
     }
 
     pub async fn put_files(&self, kit: &Kit) {
