@@ -217,7 +217,8 @@ fn spki(jwk: &Jwk) -> Option<Vec<u8>> {
         AlgorithmParameters::EllipticCurve(p) => {
             let point = [vec![4], decode(&p.x)?, decode(&p.y)?].concat();
             const P256: &[u8] = &[
-                0x30, 19, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7,
+                0x30, 19, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1,
+                7,
             ];
             Some(wrap(0x30, &[P256.to_vec(), bits(&point)].concat()))
         }
@@ -414,7 +415,10 @@ mod tests {
             // What the old key has signed is still good.
             let before = Issuer::given("https://x", &Secret::new(old.serialize_pem()), &[], None).unwrap();
             i.verify(&before.sign(&claims(100)).unwrap(), &aud, 50).unwrap();
-            assert!(matches!(before.verify(&i.sign(&claims(100)).unwrap(), &aud, 50), Err(Error::UnknownKey(_))));
+            assert!(matches!(
+                before.verify(&i.sign(&claims(100)).unwrap(), &aud, 50),
+                Err(Error::UnknownKey(_))
+            ));
         }
         assert!(Issuer::given("https://x", &Secret::new("junk"), &[], None).is_err());
     }

@@ -100,8 +100,13 @@ impl Guests {
             let first = c["command"][0].as_str().unwrap_or_default();
             matches!(first.rsplit('/').next(), Some("sh" | "bash"))
         };
-        for key in ["cli", "hyperkube", "controlplane-operator", "cluster-config-api", "cluster-authentication-operator"]
-        {
+        for key in [
+            "cli",
+            "hyperkube",
+            "controlplane-operator",
+            "cluster-config-api",
+            "cluster-authentication-operator",
+        ] {
             programs.register_where(&image(key), shell, Arc::new(script::Script));
         }
         programs.register(&image("etcd"), etcd::Etcd(self.clone()));

@@ -21,7 +21,9 @@ pub(crate) struct Readyz(pub(crate) Guests);
 /// The value of `--name=value` or `--name value`.
 pub(crate) fn flag(ctx: &ProgramContext, name: &str) -> Option<String> {
     let words: Vec<&String> = ctx.command().iter().chain(ctx.args()).collect();
-    let at = words.iter().position(|w| w.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('=')))?;
+    let at = words
+        .iter()
+        .position(|w| w.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('=')))?;
     match words[at].strip_prefix(name).and_then(|r| r.strip_prefix('=')) {
         Some(value) => Some(value.to_owned()),
         None => words.get(at + 1).map(|w| (*w).clone()),
@@ -39,7 +41,8 @@ struct Checker {
 impl Checker {
     async fn alive(&self) -> Result<(), String> {
         let files = *self.ctx.files().borrow();
-        let address = self.ctx.local(etcd::PORT).ok_or("dial tcp localhost:2379: connect: connection refused")?;
+        let address =
+            self.ctx.local(etcd::PORT).ok_or("dial tcp localhost:2379: connect: connection refused")?;
         if self.proven.lock().is_some_and(|(at, f)| f == files && at.elapsed() < PROVEN) {
             return Ok(());
         }

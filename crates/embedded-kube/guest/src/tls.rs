@@ -107,8 +107,8 @@ impl ServerFiles {
             None => ServerConfig::builder().with_no_client_auth(),
             Some(path) => {
                 let verifier = WebPkiClientVerifier::builder(roots(ctx, path)?).build();
-                let verifier = verifier
-                    .map_err(|_| FileError::Content { path: path.clone(), what: "authority" })?;
+                let verifier =
+                    verifier.map_err(|_| FileError::Content { path: path.clone(), what: "authority" })?;
                 ServerConfig::builder().with_client_cert_verifier(verifier)
             }
         };
@@ -168,7 +168,8 @@ pub(crate) async fn get(
             let answer = sender.send_request(request.map_err(|e| e.to_string())?).await;
             let answer = answer.map_err(|e| e.to_string())?;
             let code = answer.status().as_u16();
-            let body = Limited::new(answer.into_body(), 64 << 10).collect().await.map_err(|e| e.to_string())?;
+            let body =
+                Limited::new(answer.into_body(), 64 << 10).collect().await.map_err(|e| e.to_string())?;
             Ok((code, body.to_bytes()))
         }
         .await;
@@ -217,7 +218,8 @@ where
         let (config, answer, stop) = (config.load_full(), answer.clone(), ctx.stopping().clone());
         tokio::spawn(async move {
             let _slot = slot;
-            let Ok(Ok(tls)) = tokio::time::timeout(PATIENCE, TlsAcceptor::from(config).accept(tcp)).await else {
+            let Ok(Ok(tls)) = tokio::time::timeout(PATIENCE, TlsAcceptor::from(config).accept(tcp)).await
+            else {
                 return;
             };
             let service = hyper::service::service_fn(move |req| {

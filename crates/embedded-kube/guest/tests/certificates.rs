@@ -35,7 +35,10 @@ async fn authorities_rotate_with_overlap_under_a_running_watch() {
         read_ok(&c).await
     })
     .await;
-    assert!(read_ok(&client_at(address, hosted.pki.root.cert_pem(), &old_admin).await).await, "and so are the old one's");
+    assert!(
+        read_ok(&client_at(address, hosted.pki.root.cert_pem(), &old_admin).await).await,
+        "and so are the old one's"
+    );
 
     // Then the certificate that is shown changes.
     let shown = Pki::server(&new_root, &hosted.pki.api_names());
@@ -47,10 +50,16 @@ async fn authorities_rotate_with_overlap_under_a_running_watch() {
         read_ok(&client_at(address, new_root.cert_pem(), &new_admin).await).await
     })
     .await;
-    assert!(!read_ok(&client_at(address, hosted.pki.root.cert_pem(), &new_admin).await).await, "the old one is not");
+    assert!(
+        !read_ok(&client_at(address, hosted.pki.root.cert_pem(), &new_admin).await).await,
+        "the old one is not"
+    );
 
     // Then the old authority is not believed any more.
-    kit.edit("configmaps", "clusters-r", "client-ca", |c| c["data"]["ca.crt"] = json!(new_clients.cert_pem())).await;
+    kit.edit("configmaps", "clusters-r", "client-ca", |c| {
+        c["data"]["ca.crt"] = json!(new_clients.cert_pem())
+    })
+    .await;
     eventually("the old authority's clients are refused", async || {
         !read_ok(&client_at(address, new_root.cert_pem(), &old_admin).await).await
     })
@@ -134,7 +143,9 @@ async fn names_choose_certificates_and_a_front_proxy_speaks_for_others() {
 
     let address = kit.address("clusters-p", 6443);
     let names = |sni: &'static str| async move { shown_names(address, sni).await };
-    assert!(names("private.clusters-p.example.com").await.contains(&"private.clusters-p.example.com".to_owned()));
+    assert!(
+        names("private.clusters-p.example.com").await.contains(&"private.clusters-p.example.com".to_owned())
+    );
     assert!(names("anything.else").await.contains(&"kubernetes".to_owned()));
     let maps: Api<ConfigMap> = Api::namespaced(admin, "default");
     maps.create(&PostParams::default(), &config_map("x", "y")).await.unwrap();

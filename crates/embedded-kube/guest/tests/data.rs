@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 pub fn namespace(name: &str) -> Namespace {
-    Namespace { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Namespace::default() }
+    Namespace {
+        metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    }
 }
 
 pub fn config_map(name: &str, value: &str) -> ConfigMap {
@@ -49,17 +52,25 @@ async fn a_hosted_cluster_serves_under_its_own_identity_and_keeps_its_data() {
 
     // The controllers of this process work for the guest.
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "shop");
-    let there = kube::runtime::wait::await_condition(accounts.clone(), "default", |a: Option<&ServiceAccount>| a.is_some());
+    let there =
+        kube::runtime::wait::await_condition(accounts.clone(), "default", |a: Option<&ServiceAccount>| {
+            a.is_some()
+        });
     tokio::time::timeout(crate::kit::DEADLINE, there).await.unwrap().unwrap();
 
     // A token of this issuer, signed with the given key, verified with the published one.
     let request = TokenRequest {
-        spec: TokenRequestSpec { audiences: vec!["openshift".into()], expiration_seconds: Some(3600), bound_object_ref: None },
+        spec: TokenRequestSpec {
+            audiences: vec!["openshift".into()],
+            expiration_seconds: Some(3600),
+            bound_object_ref: None,
+        },
         ..TokenRequest::default()
     };
     let token = accounts.create_token_request("default", &PostParams::default(), &request).await.unwrap();
     let token = token.status.unwrap().token;
-    let jwks: JwkSet = client.request(http::Request::get("/openid/v1/jwks").body(Vec::new()).unwrap()).await.unwrap();
+    let jwks: JwkSet =
+        client.request(http::Request::get("/openid/v1/jwks").body(Vec::new()).unwrap()).await.unwrap();
     let header = jsonwebtoken::decode_header(&token).unwrap();
     assert_eq!(header.alg, Algorithm::RS256);
     let published = jwks.find(header.kid.as_deref().unwrap()).expect("the key that signed is published");
@@ -104,7 +115,13 @@ async fn a_hosted_cluster_serves_under_its_own_identity_and_keeps_its_data() {
     hosted.up(&kit).await;
     let client = kit.client(&hosted, &hosted.pki.admin()).await;
     assert_eq!(read(&client, "kept").await.as_deref(), Some("one"));
-    let log = kit.log("clusters-a", kit.pods("clusters-a", "kube-apiserver")[0]["metadata"]["name"].as_str().unwrap(), "kube-apiserver").await;
+    let log = kit
+        .log(
+            "clusters-a",
+            kit.pods("clusters-a", "kube-apiserver")[0]["metadata"]["name"].as_str().unwrap(),
+            "kube-apiserver",
+        )
+        .await;
     assert!(log.contains("connected to etcd-client.clusters-a.svc:2379"), "{log}");
     kit.stop().await;
 }
@@ -166,14 +183,21 @@ async fn wrong_certificates_and_missing_files_are_told() {
     kit.edit("secrets", "clusters-c", "etcd-client-tls", |s| {
         use base64::Engine;
         let b64 = |t: &str| json!(base64::engine::general_purpose::STANDARD.encode(t));
-        s["data"] = json!({"etcd-client.crt": b64(&wrong.cert_pem), "etcd-client.key": b64(wrong.key_pem.expose())});
+        s["data"] =
+            json!({"etcd-client.crt": b64(&wrong.cert_pem), "etcd-client.key": b64(wrong.key_pem.expose())});
     })
     .await;
     kit.until("etcd's health check is not let in", |k| k.ready("clusters-c", "etcd") == 0).await;
     // A signing key that is none.
-    kit.edit("secrets", "clusters-c", "sa-signing-key", |s| s["data"]["service-account.key"] = json!("anVuaw==")).await;
+    kit.edit("secrets", "clusters-c", "sa-signing-key", |s| {
+        s["data"]["service-account.key"] = json!("anVuaw==")
+    })
+    .await;
     hosted.put_files(&kit).await;
-    kit.edit("secrets", "clusters-c", "sa-signing-key", |s| s["data"]["service-account.key"] = json!("anVuaw==")).await;
+    kit.edit("secrets", "clusters-c", "sa-signing-key", |s| {
+        s["data"]["service-account.key"] = json!("anVuaw==")
+    })
+    .await;
     kit.until("etcd is ready again", |k| k.ready("clusters-c", "etcd") == 1).await;
     let pod = kit.pods("clusters-c", "kube-apiserver")[0]["metadata"]["name"].as_str().unwrap().to_owned();
     kit.delete("pods", "clusters-c", &pod).await;
@@ -186,7 +210,14 @@ async fn wrong_certificates_and_missing_files_are_told() {
         pods.iter().any(|p| p["metadata"]["name"] != pod.as_str() && crashed(p))
     })
     .await;
-    let name = kit.pods("clusters-c", "kube-apiserver").iter().find(|p| p["metadata"]["name"] != pod.as_str()).unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = kit
+        .pods("clusters-c", "kube-apiserver")
+        .iter()
+        .find(|p| p["metadata"]["name"] != pod.as_str())
+        .unwrap()["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let mut log = kit.log("clusters-c", &name, "kube-apiserver&previous=true").await;
     log.push_str(&kit.log("clusters-c", &name, "kube-apiserver").await);
     assert!(log.contains("service account signing key"), "{log}");

@@ -69,7 +69,10 @@ async fn secrets_are_sealed_on_disk_and_move_to_a_new_key() {
     assert_eq!(before.data, after.data);
     secrets.replace("quiet", &PostParams::default(), &after).await.unwrap();
     let again = secrets.get("quiet").await.unwrap();
-    assert_eq!(again.metadata.resource_version, after.metadata.resource_version, "now there is nothing to do");
+    assert_eq!(
+        again.metadata.resource_version, after.metadata.resource_version,
+        "now there is nothing to do"
+    );
     let server = kit.guests.server(&Kit::id(), "clusters-e").unwrap();
     assert_eq!(server.rewrite("", "secrets").await.unwrap(), 0);
 

@@ -195,7 +195,8 @@ pub async fn client_at(address: SocketAddr, ca: &str, who: &Pair) -> kube::Clien
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     }))
     .unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     kube::Client::try_from(config).unwrap()
 }
 
@@ -214,7 +215,8 @@ fn secret(ns: &str, name: &str, data: &[(&str, &str)]) -> Value {
 }
 
 fn config_map(ns: &str, name: &str, data: &[(&str, &str)]) -> Value {
-    let data: serde_json::Map<String, Value> = data.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+    let data: serde_json::Map<String, Value> =
+        data.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": ns}, "data": data})
 }
 
@@ -246,7 +248,8 @@ impl Hosted {
         let (members, replicas) = (self.members, self.replicas);
         kit.until("etcd is ready", |k| k.ready(&ns, "etcd") == members).await;
         // What pods say may be from before a restart.
-        kit.until("members take part", |k| k.guests.members(&Kit::id(), &ns) == Some((members, members))).await;
+        kit.until("members take part", |k| k.guests.members(&Kit::id(), &ns) == Some((members, members)))
+            .await;
         kit.until("API servers are ready", |k| {
             let pods = k.pods(&ns, "kube-apiserver");
             let open = |p: &&Value| {
@@ -267,22 +270,27 @@ impl Hosted {
             let data: Vec<(&str, &str)> = data.iter().map(|(k, v)| (*k, v.as_str())).collect();
             kit.put("secrets", secret(ns, name, &data)).await;
         };
-        put("etcd-server-tls", &pair("server.crt", "server.key", &Pki::server(&p.etcd, &p.etcd_names()))).await;
+        put("etcd-server-tls", &pair("server.crt", "server.key", &Pki::server(&p.etcd, &p.etcd_names())))
+            .await;
         put("etcd-peer-tls", &pair("peer.crt", "peer.key", &Pki::server(&p.etcd, &p.etcd_names()))).await;
         let etcd_client = client(&p.etcd, "etcd-client", "kubernetes");
         put("etcd-client-tls", &pair("etcd-client.crt", "etcd-client.key", &etcd_client)).await;
         put("kas-server-crt", &pair("tls.crt", "tls.key", &Pki::server(&p.root, &p.api_names()))).await;
         let private = Pki::server(&p.root, &[format!("private.{ns}.example.com")]);
         put("kas-server-private-crt", &pair("tls.crt", "tls.key", &private)).await;
-        let sa = [("service-account.key", p.sa.serialize_pem()), ("service-account.pub", p.sa.public_key_pem())];
+        let sa =
+            [("service-account.key", p.sa.serialize_pem()), ("service-account.pub", p.sa.public_key_pem())];
         put("sa-signing-key", &sa).await;
         if let Some(config) = &self.encryption {
             put("kas-secret-encryption-config", &[("config.yaml", config.to_string())]).await;
         }
-        for (name, ca) in [("etcd-ca", &p.etcd), ("client-ca", &p.clients), ("aggregator-client-ca", &p.aggregator)] {
+        for (name, ca) in
+            [("etcd-ca", &p.etcd), ("client-ca", &p.clients), ("aggregator-client-ca", &p.aggregator)]
+        {
             kit.put("configmaps", config_map(ns, name, &[("ca.crt", ca.cert_pem())])).await;
         }
-        kit.put("configmaps", config_map(ns, "kas-config", &[("config.json", &self.config().to_string())])).await;
+        kit.put("configmaps", config_map(ns, "kas-config", &[("config.json", &self.config().to_string())]))
+            .await;
     }
 
     fn config(&self) -> Value {
@@ -301,7 +309,10 @@ impl Hosted {
             ("max-mutating-requests-inflight", "1000".into()),
             ("service-account-issuer", format!("https://issuer.{ns}.example.com")),
             ("service-account-jwks-uri", format!("https://issuer.{ns}.example.com/openid/v1/jwks")),
-            ("service-account-signing-key-file", "/etc/kubernetes/secrets/svcacct-key/service-account.key".into()),
+            (
+                "service-account-signing-key-file",
+                "/etc/kubernetes/secrets/svcacct-key/service-account.key".into(),
+            ),
         ];
         let mut arguments: Value = arguments.into_iter().map(|(k, v)| (k.to_owned(), json!([v]))).collect();
         arguments["requestheader-allowed-names"] =
@@ -330,9 +341,15 @@ impl Hosted {
                 kit.put("services", service).await;
             }
         }
-        let members: Vec<String> =
-            (0..self.members).map(|n| format!("etcd-{n}=https://etcd-{n}.etcd-discovery.{ns}.svc:2380")).collect();
-        let tls = [("peer-tls", "/etc/etcd/tls/peer"), ("server-tls", "/etc/etcd/tls/server"), ("client-tls", "/etc/etcd/tls/client"), ("etcd-ca", "/etc/etcd/tls/etcd-ca")];
+        let members: Vec<String> = (0..self.members)
+            .map(|n| format!("etcd-{n}=https://etcd-{n}.etcd-discovery.{ns}.svc:2380"))
+            .collect();
+        let tls = [
+            ("peer-tls", "/etc/etcd/tls/peer"),
+            ("server-tls", "/etc/etcd/tls/server"),
+            ("client-tls", "/etc/etcd/tls/client"),
+            ("etcd-ca", "/etc/etcd/tls/etcd-ca"),
+        ];
         let mut mounts: Vec<Value> = tls.iter().map(|(n, p)| json!({"name": n, "mountPath": p})).collect();
         mounts.push(json!({"name": "data", "mountPath": "/var/lib"}));
         mounts.push(json!({"name": "cluster-state", "mountPath": "/etc/etcd/clusterstate"}));
@@ -385,21 +402,42 @@ impl Hosted {
         }
         let certs = "/etc/kubernetes/certs";
         let mut places = vec![
-            ("aggregator-ca", format!("{certs}/aggregator-ca"), json!({"configMap": {"name": "aggregator-client-ca"}})),
+            (
+                "aggregator-ca",
+                format!("{certs}/aggregator-ca"),
+                json!({"configMap": {"name": "aggregator-client-ca"}}),
+            ),
             ("client-ca", format!("{certs}/client-ca"), json!({"configMap": {"name": "client-ca"}})),
             ("etcd-ca", format!("{certs}/etcd-ca"), json!({"configMap": {"name": "etcd-ca"}})),
-            ("etcd-client-crt", format!("{certs}/etcd"), json!({"secret": {"secretName": "etcd-client-tls"}})),
+            (
+                "etcd-client-crt",
+                format!("{certs}/etcd"),
+                json!({"secret": {"secretName": "etcd-client-tls"}}),
+            ),
             ("kas-config", "/etc/kubernetes/config".into(), json!({"configMap": {"name": "kas-config"}})),
             ("server-crt", format!("{certs}/server"), json!({"secret": {"secretName": "kas-server-crt"}})),
-            ("server-private-crt", format!("{certs}/server-private"), json!({"secret": {"secretName": "kas-server-private-crt"}})),
-            ("svcacct-key", "/etc/kubernetes/secrets/svcacct-key".into(), json!({"secret": {"secretName": "sa-signing-key"}})),
+            (
+                "server-private-crt",
+                format!("{certs}/server-private"),
+                json!({"secret": {"secretName": "kas-server-private-crt"}}),
+            ),
+            (
+                "svcacct-key",
+                "/etc/kubernetes/secrets/svcacct-key".into(),
+                json!({"secret": {"secretName": "sa-signing-key"}}),
+            ),
             ("logs", "/var/log/kube-apiserver".into(), json!({"emptyDir": {}})),
         ];
-        let mut args = vec!["kube-apiserver", "--openshift-config=/etc/kubernetes/config/config.json", "--v=2"];
+        let mut args =
+            vec!["kube-apiserver", "--openshift-config=/etc/kubernetes/config/config.json", "--v=2"];
         if self.encryption.is_some() {
             args.push("--encryption-provider-config=/etc/kubernetes/secret-encryption/config.yaml");
             args.push("--encryption-provider-config-automatic-reload=false");
-            places.push(("kas-secret-encryption-config", "/etc/kubernetes/secret-encryption".into(), json!({"secret": {"secretName": "kas-secret-encryption-config"}})));
+            places.push((
+                "kas-secret-encryption-config",
+                "/etc/kubernetes/secret-encryption".into(),
+                json!({"secret": {"secretName": "kas-secret-encryption-config"}}),
+            ));
         }
         let mounts: Vec<Value> = places.iter().map(|(n, p, _)| json!({"name": n, "mountPath": p})).collect();
         let volumes: Vec<Value> = places

@@ -42,7 +42,9 @@ async fn a_member_that_lost_everything_comes_back_with_everything() {
         kit.delete("pods", "clusters-m", n).await;
         kit.until("the next member is back", |k| {
             let pod = k.get("pods", "clusters-m", n);
-            is_ready(&pod) && uid(&pod) != before && k.guests.members(&Kit::id(), "clusters-m") == Some((3, 3))
+            is_ready(&pod)
+                && uid(&pod) != before
+                && k.guests.members(&Kit::id(), "clusters-m") == Some((3, 3))
         })
         .await;
     }
@@ -84,12 +86,18 @@ async fn one_of_three_does_not_serve_and_a_lost_majority_is_not_made_up() {
     // All stop, two volumes are emptied: there is no majority that knows anything.
     kit.edit("apps/statefulsets", "clusters-q", "etcd", |s| s["spec"]["replicas"] = json!(0)).await;
     kit.edit("apps/deployments", "clusters-q", "kube-apiserver", |s| s["spec"]["replicas"] = json!(0)).await;
-    kit.until("all are gone", |k| k.pods("clusters-q", "etcd").is_empty() && k.pods("clusters-q", "kube-apiserver").is_empty()).await;
+    kit.until("all are gone", |k| {
+        k.pods("clusters-q", "etcd").is_empty() && k.pods("clusters-q", "kube-apiserver").is_empty()
+    })
+    .await;
     for n in [1, 2] {
         std::fs::remove_dir_all(kit.claim("clusters-q", n).join("data")).unwrap();
     }
     kit.edit("apps/statefulsets", "clusters-q", "etcd", |s| s["spec"]["replicas"] = json!(3)).await;
-    kit.until("three run", |k| k.pods("clusters-q", "etcd").iter().filter(|p| p["status"]["phase"] == "Running").count() == 3).await;
+    kit.until("three run", |k| {
+        k.pods("clusters-q", "etcd").iter().filter(|p| p["status"]["phase"] == "Running").count() == 3
+    })
+    .await;
     let told = async {
         loop {
             let log = kit.log("clusters-q", "etcd-0", "etcd").await;
@@ -160,7 +168,9 @@ async fn a_snapshot_is_one_moment_and_restoring_goes_back_to_it() {
 
 /// A command in etcd's container, as a probe would run it: through the program.
 async fn exec(kit: &Kit, ns: &str, words: &[&str]) -> (i32, String) {
-    kit.nodes.exec("main", ns, "etcd-0", "etcd", words.iter().map(|w| (*w).to_owned()).collect()).await
+    kit.nodes
+        .exec("main", ns, "etcd-0", "etcd", words.iter().map(|w| (*w).to_owned()).collect())
+        .await
         .map(|o| (o.code, String::from_utf8_lossy(&[o.stdout, o.stderr].concat()).into_owned()))
         .expect("a running container")
 }

@@ -39,7 +39,12 @@ impl Pki {
 
     pub fn api_names(&self) -> Vec<String> {
         let ns = &self.ns;
-        vec!["localhost".into(), "kubernetes".into(), format!("kube-apiserver.{ns}.svc"), format!("api.{ns}.example.com")]
+        vec![
+            "localhost".into(),
+            "kubernetes".into(),
+            format!("kube-apiserver.{ns}.svc"),
+            format!("api.{ns}.example.com"),
+        ]
     }
 
     pub fn etcd_names(&self) -> Vec<String> {

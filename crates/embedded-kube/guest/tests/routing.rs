@@ -45,7 +45,8 @@ async fn guests_are_told_apart_by_name_on_one_socket() {
             "users": [{"name": "u", "user": {"client-certificate-data": STANDARD.encode(&admin.cert_pem), "client-key-data": STANDARD.encode(admin.key_pem.expose())}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
         .unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         clients.push(kube::Client::try_from(config).unwrap());
     }
     for (i, c) in clients.iter().enumerate() {
@@ -67,7 +68,9 @@ async fn guests_are_told_apart_by_name_on_one_socket() {
 
 /// The greeting of a client that asks for a name.
 fn hello(name: &str) -> Vec<u8> {
-    let config = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+    let config = rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
     let server = rustls::pki_types::ServerName::try_from(name.to_owned()).unwrap();
     let mut c = rustls::ClientConnection::new(std::sync::Arc::new(config), server).unwrap();
     let mut out = Vec::new();

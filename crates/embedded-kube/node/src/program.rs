@@ -113,9 +113,7 @@ impl Programs {
 
     pub(crate) fn find(&self, container: &Value) -> Option<&Arc<dyn Program>> {
         let image = container["image"].as_str().unwrap_or_default();
-        (self.0.iter())
-            .find(|e| glob(&e.image, image) && (e.fits)(container))
-            .map(|e| &e.program)
+        (self.0.iter()).find(|e| glob(&e.image, image) && (e.fits)(container)).map(|e| &e.program)
     }
 }
 

@@ -190,7 +190,11 @@ async fn answer(inner: &Inner, peer: &Peer, facing: &Facing, req: Request<hyper:
         Behind::Nothing(why) => return nothing("etcd", why, &req),
     };
     // Streams last; counting them would leave no room for anybody.
-    let info = RequestInfo::parse(req.method(), req.uri().path(), req.uri().query().is_some_and(|q| q.contains("watch=")));
+    let info = RequestInfo::parse(
+        req.method(),
+        req.uri().path(),
+        req.uri().query().is_some_and(|q| q.contains("watch=")),
+    );
     let streams = ["attach", "exec", "proxy", "log", "portforward"].contains(&info.subresource.as_str());
     let slots = match req.method() {
         _ if info.verb == "watch" || streams || !info.is_resource => None,

@@ -9,8 +9,8 @@ use crate::admission::{NoServices, ServiceResolver, Webhooks};
 use crate::api_server::{ApiServer, Error, Storage, io, write_private};
 use crate::audit::Audit;
 use crate::bootstrap;
-use crate::given::Given;
 use crate::cluster::{Cluster, ClusterParts};
+use crate::given::Given;
 use crate::identity::{Identity, KeySource, NoKeys};
 use crate::keys::{self, Keys};
 use crate::pods::{PodRuntime, Pods};
@@ -156,7 +156,8 @@ impl Host {
         feeds.retain(FeedHandle::is_read);
         feeds.push(handle.clone());
         self.0.store.feed_into(&handle);
-        let guests: Vec<Arc<Cluster>> = self.0.clusters.read().values().filter(|c| c.is_guest).cloned().collect();
+        let guests: Vec<Arc<Cluster>> =
+            self.0.clusters.read().values().filter(|c| c.is_guest).cloned().collect();
         for guest in guests {
             guest.store.feed_into(&handle);
         }

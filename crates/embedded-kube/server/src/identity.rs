@@ -63,7 +63,11 @@ struct Current {
 
 impl Identity {
     /// The identity of a cluster whose keys are made elsewhere.
-    pub fn given(given: Given, now: jiff::Timestamp, keys: Arc<dyn KeySource>) -> Result<Identity, GivenError> {
+    pub fn given(
+        given: Given,
+        now: jiff::Timestamp,
+        keys: Arc<dyn KeySource>,
+    ) -> Result<Identity, GivenError> {
         let authority = Authority::generate("unused", now).map_err(GivenError::Authority)?;
         let issuer = given.issuer()?;
         let identity = Identity::new(authority, issuer, Vec::new(), keys);

@@ -72,7 +72,9 @@ pub use admission::{NoServices, ServiceResolver};
 pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;
 pub use door::{Door, Facing, FacingError, FrontProxyConfig, Served};
-pub use encryption::{ConfigError as EncryptionError, EncryptionConfig, Kms, KmsPlugins, NoKms, SealError, Sealer};
+pub use encryption::{
+    ConfigError as EncryptionError, EncryptionConfig, Kms, KmsPlugins, NoKms, SealError, Sealer,
+};
 pub use fetch::{Connection, connect_loopback};
 pub use given::{Given, GivenError};
 pub use host::{ClusterConfig, DOMAIN, Host, HostConfig, MAIN};

@@ -155,7 +155,12 @@ pub(crate) async fn http<S, F>(
     service: S,
     watcher: hyper_util::server::graceful::Watcher,
 ) where
-    S: hyper::service::Service<http::Request<hyper::body::Incoming>, Response = Reply, Error = Infallible, Future = F>,
+    S: hyper::service::Service<
+            http::Request<hyper::body::Incoming>,
+            Response = Reply,
+            Error = Infallible,
+            Future = F,
+        >,
     F: Future<Output = Result<Reply, Infallible>> + Send + 'static,
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -91,7 +91,8 @@ fn read(path: &Path) -> Result<(Vec<u8>, Backup), BackupError> {
     if !data.starts_with(HEAD) {
         return Err(BackupError::Foreign { path: path.to_owned() });
     }
-    let body = data.len().checked_sub(SUM).filter(|n| *n > HEAD.len()).ok_or_else(|| damaged("it is cut short"))?;
+    let body =
+        data.len().checked_sub(SUM).filter(|n| *n > HEAD.len()).ok_or_else(|| damaged("it is cut short"))?;
     let sum = aws_lc_rs::digest::digest(&SHA256, &data[..body]);
     if sum.as_ref() != &data[body..] {
         return Err(damaged("its checksum does not fit"));
@@ -99,7 +100,8 @@ fn read(path: &Path) -> Result<(Vec<u8>, Backup), BackupError> {
     let frames = data[HEAD.len()..body].to_vec();
     let (mut at, mut objects, mut revision, mut end) = (0, 0, 0, None);
     while at < frames.len() {
-        let (payload, n) = record::unframe(&frames[at..]).ok_or_else(|| damaged("a record cannot be read"))?;
+        let (payload, n) =
+            record::unframe(&frames[at..]).ok_or_else(|| damaged("a record cannot be read"))?;
         match record::decode(payload).ok_or_else(|| damaged("a record cannot be read"))? {
             Record::Commit { changes, .. } => objects += changes.len() as u64,
             Record::ClusterHead { revision: r, .. } => revision += r,

@@ -36,8 +36,8 @@ mod table;
 mod tests;
 mod writer;
 
+pub use backup::{Backup, BackupError, restore, verify};
 pub use cursor::{Cursor, Next};
-pub use backup::{BackupError, Backup, restore, verify};
 pub use engine::{Options, Store, WeakStore};
 pub use feed::{Delta, Feed, FeedHandle, News};
 pub use log::{OpenError, Shared};

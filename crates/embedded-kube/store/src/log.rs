@@ -5,9 +5,9 @@
 //! there with nothing valid behind it is a torn tail and is cut. A bad frame anywhere else means the disk
 //! lost acknowledged data, and opening refuses rather than serve a history with a hole.
 
-use crate::{ClusterId, Options};
 use crate::record::{self, Record};
 use crate::table::{Cluster, Clusters, Entry, Staged, Table};
+use crate::{ClusterId, Options};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -64,7 +64,8 @@ impl Log {
     pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Log, Clusters), OpenError> {
         fs::create_dir_all(dir).map_err(io_err("create", dir))?;
         let lock = lock(dir)?;
-        let fresh = || Recovered { only: options.only.clone(), shared: options.shared.clone(), ..Default::default() };
+        let fresh =
+            || Recovered { only: options.only.clone(), shared: options.shared.clone(), ..Default::default() };
         let mut clusters = fresh();
         let (segments, snapshots) = scan(dir)?;
         let mut first = 0;

@@ -11,10 +11,10 @@
 //! accepted. Of two directories the one with the later term, then with the higher revision, knows more: a write that
 //! was never acknowledged can make a directory longer within its term, but cannot outlive the next one.
 
+use crate::Options;
 use crate::log::{Log, OpenError, io_err, sync_dir};
 use crate::snapshot::{self, Frozen};
 use crate::table::Clusters;
-use crate::Options;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -26,7 +26,9 @@ const FILE: &str = "MEMBER";
 /// Why directories cannot be one store.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
-    #[error("member {member} belongs to cluster {found}, the others to {expected}: remove its data to let it join")]
+    #[error(
+        "member {member} belongs to cluster {found}, the others to {expected}: remove its data to let it join"
+    )]
     Foreign { member: String, found: String, expected: String },
     #[error(
         "only {with_data} of {size} members have their data and {need} are needed; bring the others' directories back, \
@@ -178,7 +180,8 @@ impl Logs {
         }
         for m in &members {
             if let Err(source) = mark(&m.log.dir, &expected, term) {
-                let e = MemberError::Io { action: "write down the term of", member: m.name.to_string(), source };
+                let e =
+                    MemberError::Io { action: "write down the term of", member: m.name.to_string(), source };
                 return Err((Vec::new(), e));
             }
         }
@@ -200,8 +203,11 @@ impl Logs {
         let mut member = Member { name: dir.name, log: dir.log, snapshotting: None };
         if !same {
             install(&mut member, frozen)?;
-            mark(&member.log.dir, &cluster, term)
-                .map_err(|source| MemberError::Io { action: "write down the term of", member: name, source })?;
+            mark(&member.log.dir, &cluster, term).map_err(|source| MemberError::Io {
+                action: "write down the term of",
+                member: name,
+                source,
+            })?;
         }
         self.members.retain(|m| m.name != member.name);
         self.members.push(member);

@@ -20,7 +20,8 @@ pub(crate) fn freeze(clusters: &Clusters) -> Vec<Frozen> {
     let one = |(id, c): (&ClusterId, &Arc<parking_lot::RwLock<Cluster>>)| {
         let c = c.read();
         // A restarted server has no ring, so each table's floor is its last change.
-        let tables = (c.tables.iter()).map(|(n, t)| (n.clone(), t.last_change(), t.objects.clone())).collect();
+        let tables =
+            (c.tables.iter()).map(|(n, t)| (n.clone(), t.last_change(), t.objects.clone())).collect();
         Frozen { cluster: id.clone(), revision: c.revision, tables }
     };
     clusters.iter().map(one).collect()

@@ -92,7 +92,11 @@ impl Config {
 
     fn all(&self, name: &str) -> Vec<String> {
         let list = self.document["apiServerArguments"][name].as_array().into_iter().flatten();
-        list.filter_map(Value::as_str).flat_map(|v| v.split(',')).filter(|v| !v.is_empty()).map(str::to_owned).collect()
+        list.filter_map(Value::as_str)
+            .flat_map(|v| v.split(','))
+            .filter(|v| !v.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     fn one(&self, name: &str) -> Option<String> {
@@ -129,8 +133,12 @@ impl Config {
             }
         }
         let client_ca = self.client_ca().ok_or(ConfigError::Missing("client-ca-file"))?;
-        let or = |list: Vec<String>, default: &str| if list.is_empty() { vec![default.to_owned()] } else { list };
-        let front = match self.one("requestheader-client-ca-file").or_else(|| self.at("/authConfig/requestHeader/clientCA")) {
+        let or =
+            |list: Vec<String>, default: &str| if list.is_empty() { vec![default.to_owned()] } else { list };
+        let front = match self
+            .one("requestheader-client-ca-file")
+            .or_else(|| self.at("/authConfig/requestHeader/clientCA"))
+        {
             None => None,
             Some(path) => Some(FrontProxyConfig {
                 ca_pem: tls::read(ctx, &path)?,
@@ -163,12 +171,15 @@ impl Config {
             audiences.push(issuer_url.clone());
         }
         let authenticators = match self.one("authentication-config") {
-            Some(path) => ek_auth::oidc::parse(&document(ctx, &path)?).map_err(ConfigError::Authentication)?,
+            Some(path) => {
+                ek_auth::oidc::parse(&document(ctx, &path)?).map_err(ConfigError::Authentication)?
+            }
             None => Vec::new(),
         };
         let encryption = match &self.encryption {
             Some(path) => {
-                let config = EncryptionConfig::parse(&document(ctx, path)?).map_err(ConfigError::Encryption)?;
+                let config =
+                    EncryptionConfig::parse(&document(ctx, path)?).map_err(ConfigError::Encryption)?;
                 Some((config, plugins))
             }
             None => None,

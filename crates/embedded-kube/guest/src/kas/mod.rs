@@ -113,7 +113,8 @@ async fn find_etcd(guests: &Guests, ctx: &ProgramContext, config: &Arc<Config>, 
 
 async fn ask_etcd(guests: &Guests, ctx: &ProgramContext, config: &Arc<Config>) -> Result<Store, String> {
     let (host, port) = (config.etcd_host.as_str(), config.etcd_port);
-    let address = ctx.resolve(host, port).ok_or_else(|| format!("dial tcp {host}:{port}: no ready endpoint"))?;
+    let address =
+        ctx.resolve(host, port).ok_or_else(|| format!("dial tcp {host}:{port}: no ready endpoint"))?;
     let (c, k) = (ctx.clone(), config.clone());
     let client = reading(move || Ok(k.etcd.load(&c)?)).await?;
     let (code, body) = tls::get(client, address, host, "/zaffre/member").await?;
@@ -152,7 +153,11 @@ async fn serve_store(
     Ok(ServedGuest { guests: guests.clone(), name, server })
 }
 
-async fn given(guests: &Guests, ctx: &ProgramContext, config: &Arc<Config>) -> Result<ek_server::Given, String> {
+async fn given(
+    guests: &Guests,
+    ctx: &ProgramContext,
+    config: &Arc<Config>,
+) -> Result<ek_server::Given, String> {
     let (c, k, plugins) = (ctx.clone(), config.clone(), guests.0.kms.plugins(ctx));
     reading(move || k.given(&c, plugins)).await
 }

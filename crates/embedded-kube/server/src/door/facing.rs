@@ -177,9 +177,8 @@ impl Facing {
         let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
         let trusted = |v: &Verifier| v.verify_client_cert(own, rest, UnixTime::since_unix_epoch(now)).is_ok();
         let named = pki::user_of_certificate(own);
-        let allowed = |names: &[String]| {
-            names.is_empty() || named.as_ref().is_some_and(|u| names.contains(&u.name))
-        };
+        let allowed =
+            |names: &[String]| names.is_empty() || named.as_ref().is_some_and(|u| names.contains(&u.name));
         let front = self.front.as_ref().filter(|(v, names, _)| allowed(names) && trusted(v));
         let front = front.map(|(_, _, proxy)| proxy.clone());
         let user = named.filter(|_| trusted(&self.clients));

@@ -106,7 +106,9 @@ pub(super) struct Envelope {
 
 impl Envelope {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        for (number, bytes) in [(1u8, &self.data), (2, &self.key_id.clone().into_bytes()), (3, &self.sealed_key)] {
+        for (number, bytes) in
+            [(1u8, &self.data), (2, &self.key_id.clone().into_bytes()), (3, &self.sealed_key)]
+        {
             out.push(number << 3 | 2);
             let mut n = bytes.len();
             while n > 127 {

@@ -77,8 +77,9 @@ fn block(i: usize, b: &Value) -> Result<Block, ConfigError> {
         None => (n, String::new()),
     };
     let providers = b["providers"].as_array().into_iter().flatten().enumerate();
-    let providers: Vec<Provider> =
-        providers.map(|(n, p)| provider(&format!("resources[{i}].providers[{n}]"), p)).collect::<Result<_, _>>()?;
+    let providers: Vec<Provider> = providers
+        .map(|(n, p)| provider(&format!("resources[{i}].providers[{n}]"), p))
+        .collect::<Result<_, _>>()?;
     if providers.is_empty() {
         return Err(bad(format!("resources[{i}].providers"), "at least one provider is required"));
     }
@@ -100,10 +101,11 @@ fn provider(at: &str, p: &Value) -> Result<Provider, ConfigError> {
                 return Err(bad(format!("{at}.kms.apiVersion"), "only v2 is supported"));
             }
             let name = text("name").filter(|n| !n.contains(':'));
-            let name = name.ok_or_else(|| bad(format!("{at}.kms.name"), "a name without colons is required"))?;
+            let name =
+                name.ok_or_else(|| bad(format!("{at}.kms.name"), "a name without colons is required"))?;
             let endpoint = text("endpoint").filter(|e| e.starts_with("unix://"));
-            let endpoint =
-                endpoint.ok_or_else(|| bad(format!("{at}.kms.endpoint"), "must be unix:///path/of/the.socket"))?;
+            let endpoint = endpoint
+                .ok_or_else(|| bad(format!("{at}.kms.endpoint"), "must be unix:///path/of/the.socket"))?;
             Ok(Provider::Kms { name, endpoint })
         }
         other => Err(bad(format!("{at}.{other}"), "use aescbc, aesgcm, kms or identity")),

@@ -16,10 +16,10 @@ mod tests;
 
 pub use config::{ConfigError, EncryptionConfig, Resources};
 
+use bytes::Bytes;
 use cipher::{Aes, Envelope, Gcm};
 use config::Provider;
 use ek_store::{Seal, TableName};
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -200,9 +200,7 @@ impl Opener {
     /// `None` when the data is not this provider's.
     fn open(&self, place: &str, stored: &Bytes) -> Option<Result<Bytes, String>> {
         match self {
-            Opener::Identity => {
-                (!stored.starts_with(b"k8s:enc:")).then(|| Ok(stored.clone()))
-            }
+            Opener::Identity => (!stored.starts_with(b"k8s:enc:")).then(|| Ok(stored.clone())),
             Opener::Aes { prefix, keys } => {
                 let rest = stored.strip_prefix(prefix.as_bytes())?;
                 let of = |name: &str| rest.strip_prefix(name.as_bytes())?.strip_prefix(b":");
@@ -210,11 +208,17 @@ impl Opener {
                     return Some(Err(NO_KEY.into()));
                 };
                 let plain = key.open(place, data).map(Bytes::from);
-                Some(plain.ok_or_else(|| "the stored data was not encrypted with this key, or is damaged".into()))
+                Some(
+                    plain.ok_or_else(|| {
+                        "the stored data was not encrypted with this key, or is damaged".into()
+                    }),
+                )
             }
             Opener::Kms { prefix, active, known } => {
                 let rest = stored.strip_prefix(prefix.as_bytes())?;
-                let Some(e) = Envelope::decode(rest) else { return Some(Err("the stored data is damaged".into())) };
+                let Some(e) = Envelope::decode(rest) else {
+                    return Some(Err("the stored data is damaged".into()));
+                };
                 let key = match active {
                     Some((key, mine)) if mine.sealed_key == e.sealed_key => Ok(key),
                     _ => match known.get(&e.sealed_key) {

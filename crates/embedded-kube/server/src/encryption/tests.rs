@@ -8,8 +8,10 @@ fn key(fill: u8) -> String {
 }
 
 fn config(providers: Value) -> EncryptionConfig {
-    EncryptionConfig::parse(&json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
-        "resources": [{"resources": ["secrets", "routes.route.openshift.io"], "providers": providers}]}))
+    EncryptionConfig::parse(
+        &json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
+        "resources": [{"resources": ["secrets", "routes.route.openshift.io"], "providers": providers}]}),
+    )
     .unwrap()
 }
 
@@ -24,7 +26,8 @@ fn table(name: &str) -> TableName {
 #[tokio::test]
 async fn keys_rotate_and_lost_ones_are_named() {
     let secrets = table("/secrets");
-    let old = sealer(json!([{"aescbc": {"keys": [{"name": "k1", "secret": key(1)}]}}, {"identity": {}}])).await;
+    let old =
+        sealer(json!([{"aescbc": {"keys": [{"name": "k1", "secret": key(1)}]}}, {"identity": {}}])).await;
     let stored = Bytes::from(old.seal(&secrets, "ns/a", b"{\"secret\"}").unwrap());
     assert!(stored.starts_with(b"k8s:enc:aescbc:v1:k1:"));
     assert!(!stored.windows(6).any(|w| w == b"secret"));
@@ -47,7 +50,10 @@ async fn keys_rotate_and_lost_ones_are_named() {
     assert_eq!(Sealer::identity().open(&secrets, "ns/a", &stored).unwrap_err(), NOT_IDENTITY);
     // The right name with the wrong key.
     let wrong = sealer(json!([{"aescbc": {"keys": [{"name": "k1", "secret": key(9)}]}}])).await;
-    assert!(wrong.open(&secrets, "ns/a", &stored).is_err() || wrong.open(&secrets, "ns/a", &stored).unwrap() != "{\"secret\"}");
+    assert!(
+        wrong.open(&secrets, "ns/a", &stored).is_err()
+            || wrong.open(&secrets, "ns/a", &stored).unwrap() != "{\"secret\"}"
+    );
 }
 
 /// Encrypts by adding one, so that tests can look at it; keys can be taken away.
@@ -97,7 +103,8 @@ async fn a_kms_encrypts_keys_and_data_moves_when_its_key_does() {
     assert!(one.open(&secrets, "ns/b", &stored).is_err(), "sealed for another place");
     // Another process, another key: what is stored says whom to ask for the old one.
     *toy.current.lock() = "v2".into();
-    let two = Sealer::prepare(&config(providers.clone()), &plugins, std::slice::from_ref(&stored)).await.unwrap();
+    let two =
+        Sealer::prepare(&config(providers.clone()), &plugins, std::slice::from_ref(&stored)).await.unwrap();
     assert_eq!(two.open(&secrets, "ns/a", &stored).unwrap(), "{\"x\":1}");
     assert!(!two.is_current(&secrets, &stored));
     // The key is taken away.
@@ -116,7 +123,10 @@ fn bad_configuration_is_named() {
             "resources": [{"resources": ["secrets"], "providers": providers}]});
         EncryptionConfig::parse(&v).unwrap_err().to_string()
     };
-    assert!(parse(json!([{"aescbc": {"keys": [{"name": "k", "secret": "c2hvcnQ="}]}}])).contains("providers[0].keys[0].secret"));
+    assert!(
+        parse(json!([{"aescbc": {"keys": [{"name": "k", "secret": "c2hvcnQ="}]}}]))
+            .contains("providers[0].keys[0].secret")
+    );
     assert!(parse(json!([{"secretbox": {}}])).contains("secretbox"));
     assert!(parse(json!([{"kms": {"name": "a", "endpoint": "tcp://x"}}])).contains("endpoint"));
     assert!(parse(json!([])).contains("providers"));

@@ -3,9 +3,9 @@
 
 use super::Call;
 use super::accept::Source;
+use super::create;
 use super::graft::{date_conditions, graft};
 use super::write::{VersionTypes, reset_fields};
-use super::create;
 use crate::admission::Operation;
 use crate::cluster::tables;
 use crate::wire::body::{self, Decoded, Oddities};
