@@ -35,6 +35,7 @@
 mod etcd;
 mod etcdctl;
 mod group;
+mod haproxy;
 mod kas;
 mod kcm;
 mod readyz;
@@ -112,6 +113,7 @@ impl Guests {
         programs.register(&image("etcd"), etcd::Etcd(self.clone()));
         programs.register(&image("cluster-etcd-operator"), readyz::Readyz(self.clone()));
         programs.register(&image("apiserver-network-proxy"), stand_ins::Konnectivity);
+        programs.register(&image("haproxy-router"), haproxy::Haproxy);
         let is = |word: &'static str| {
             move |c: &serde_json::Value| {
                 let words = [&c["command"], &c["args"]].into_iter().filter_map(|w| w.as_array()).flatten();

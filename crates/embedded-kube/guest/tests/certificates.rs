@@ -154,7 +154,7 @@ async fn names_choose_certificates_and_a_front_proxy_speaks_for_others() {
 
 /// The DNS names in the certificate that is shown for a name.
 async fn shown_names(address: std::net::SocketAddr, sni: &str) -> Vec<String> {
-    let (tx, rx) = std::sync::mpsc::channel();
+    let (tx, rx) = std::sync::mpsc::sync_channel(4);
     let config = rustls::ClientConfig::builder()
         .dangerous()
         .with_custom_certificate_verifier(std::sync::Arc::new(Looks(tx)))
@@ -166,7 +166,7 @@ async fn shown_names(address: std::net::SocketAddr, sni: &str) -> Vec<String> {
 }
 
 #[derive(Debug)]
-struct Looks(std::sync::mpsc::Sender<Vec<u8>>);
+struct Looks(std::sync::mpsc::SyncSender<Vec<u8>>);
 
 impl rustls::client::danger::ServerCertVerifier for Looks {
     fn verify_server_cert(

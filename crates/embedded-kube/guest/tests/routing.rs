@@ -145,3 +145,48 @@ async fn draining_lets_connections_finish_and_cuts_those_that_do_not() {
     router.drain(Duration::ZERO).await;
     assert_eq!(c.read(&mut back).await.unwrap_or(0), 0, "cut");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_router_pod_leads_to_the_api_by_its_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let kit = Kit::start(dir.path()).await;
+    let hosted = Hosted::new("clusters-h");
+    hosted.deploy(&kit).await;
+    hosted.up(&kit).await;
+    let service = kit.get("services", "clusters-h", "kube-apiserver");
+    let address = service["spec"]["clusterIP"].as_str().unwrap();
+    let config = format!(
+        "frontend main\n  bind :::8443\n  use_backend api if {{ req_ssl_sni -i api.clusters-h.example.com }}\nbackend api\n  server api {address}:6443\n"
+    );
+    kit.put("configmaps", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "router", "namespace": "clusters-h"}, "data": {"haproxy.cfg": config}})).await;
+    kit.put("pods", json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "router", "namespace": "clusters-h", "labels": {"app": "router"}}, "spec": {
+        "containers": [{"name": "router", "image": crate::kit::image("haproxy-router"), "command": ["haproxy"], "args": ["-f", "/usr/local/etc/haproxy"],
+            "ports": [{"name": "https", "containerPort": 8443}], "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy/haproxy.cfg", "subPath": "haproxy.cfg"}],
+            "readinessProbe": {"httpGet": {"port": 9444, "path": "/haproxy_ready"}, "periodSeconds": 1}}],
+        "volumes": [{"name": "config", "configMap": {"name": "router"}}]}})).await;
+    kit.until("the router is ready", |k| k.ready("clusters-h", "router") == 1).await;
+    let at = kit.nodes.resolve_pod("main", "clusters-h", "router", 8443).unwrap();
+    let admin = hosted.pki.admin();
+    let through = |sni: &str| {
+        let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("https://{at}"), "tls-server-name": sni, "certificate-authority-data": STANDARD.encode(hosted.pki.root.cert_pem())}}],
+            "users": [{"name": "u", "user": {"client-certificate-data": STANDARD.encode(&admin.cert_pem), "client-key-data": STANDARD.encode(admin.key_pem.expose())}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
+        .unwrap();
+        async move {
+            kube::Client::try_from(
+                kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                    .await
+                    .unwrap(),
+            )
+            .unwrap()
+        }
+    };
+    let client = through("api.clusters-h.example.com").await;
+    write(&client, "through", "the router").await;
+    assert_eq!(read(&client, "through").await.as_deref(), Some("the router"));
+    let nobody = through("kubernetes").await;
+    assert!(nobody.apiserver_version().await.is_err(), "a name that is not in the file leads nowhere");
+    kit.stop().await;
+}

@@ -244,8 +244,13 @@ impl ProgramContext {
         &self.0.stop
     }
 
-    /// Where `name.namespace.svc:port` (or `name.namespace`, or `name`) really is.
+    /// Where `name.namespace.svc:port` (or `name.namespace`, or `name`, or the address of a Service) really is.
     pub fn resolve(&self, host: &str, port: u16) -> Option<SocketAddr> {
+        if host.parse::<std::net::IpAddr>().is_ok() {
+            let nodes = self.0.nodes.upgrade()?;
+            let (namespace, name) = crate::services::named(&nodes, &self.0.cluster, host)?;
+            return crate::services::resolve(&nodes, &self.0.cluster, &namespace, &name, port);
+        }
         let (name, rest) = host.split_once('.').unwrap_or((host, ""));
         let namespace = match rest.split('.').next().unwrap_or_default() {
             "" => self.0.namespace.as_str(),

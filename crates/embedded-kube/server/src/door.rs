@@ -185,7 +185,7 @@ async fn answer(inner: &Inner, peer: &Peer, facing: &Facing, req: Request<hyper:
     let behind = inner.behind.load_full();
     let stopping = inner.stop.is_cancelled();
     let cluster = match &*behind {
-        Behind::Cluster(c) if !c.shutdown.is_cancelled() && !(stopping && req.uri().path() == "/readyz") => c,
+        Behind::Cluster(c) if !(c.shutdown.is_cancelled() || stopping && req.uri().path() == "/readyz") => c,
         Behind::Cluster(_) => return nothing("shutdown", "the API server is stopping", &req),
         Behind::Nothing(why) => return nothing("etcd", why, &req),
     };

@@ -335,6 +335,10 @@ impl Host {
     pub async fn delete(&self, name: &str) -> Result<bool, Error> {
         let id = ClusterId::new(name);
         let _one = self.0.creating.lock().await;
+        // A guest's objects are its etcd's, not ours to forget.
+        if self.find(&id).is_some_and(|c| c.is_guest) {
+            return Ok(false);
+        }
         let Some(cluster) = self.0.clusters.write().remove(&id) else { return Ok(false) };
         cluster.shutdown.cancel();
         self.0.names.write().retain(|_, of| *of != id);

@@ -155,7 +155,7 @@ impl Store {
 
     fn durable(logs: Logs, clusters: Clusters, options: Options) -> std::io::Result<Store> {
         let own_thread = options.own_thread;
-        let store = Store::made(clusters, options, Writer::Durable(Durable::new(logs)));
+        let store = Store::made(clusters, options, Writer::Durable(Box::new(Durable::new(logs))));
         if own_thread {
             writer::start(&store.0)?;
         }
@@ -237,7 +237,13 @@ impl Store {
     /// The same, for a feed that tells of several stores.
     pub fn feed_into(&self, feed: &FeedHandle) {
         let Some(shared) = feed.0.upgrade() else { return };
-        self.0.feeds.write().push(feed.0.clone());
+        {
+            let mut feeds = self.0.feeds.write();
+            if feeds.iter().any(|f| f.ptr_eq(&feed.0)) {
+                return;
+            }
+            feeds.push(feed.0.clone());
+        }
         for cluster in self.clusters() {
             let tables: Vec<_> = {
                 let c = self.cluster(&cluster);

@@ -171,10 +171,8 @@ impl Logs {
             let mut member = Member { name: d.name, log: d.log, snapshotting: None };
             if i == best {
                 clusters = d.clusters;
-            } else if !same {
-                if let Err(e) = install(&mut member, &frozen) {
-                    return Err((Vec::new(), e));
-                }
+            } else if !same && let Err(e) = install(&mut member, &frozen) {
+                return Err((Vec::new(), e));
             }
             members.push(member);
         }

@@ -23,7 +23,7 @@ const GROUP: usize = 256;
 pub(crate) enum Writer {
     /// No disk: a commit is a critical section.
     Memory(Mutex<()>),
-    Durable(Durable),
+    Durable(Box<Durable>),
 }
 
 pub(crate) struct Durable {

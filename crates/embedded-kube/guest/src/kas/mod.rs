@@ -8,6 +8,7 @@
 pub(crate) mod config;
 
 use crate::Guests;
+use crate::group::Group;
 use crate::tls::{self, chain};
 use config::{Config, ConfigError};
 use ek_node::{Program, ProgramContext};
@@ -60,7 +61,7 @@ async fn serve(guests: &Guests, ctx: &ProgramContext) -> Result<(), String> {
     ctx.log(format!("serving securely on port {}", config.port));
     let mut files = ctx.files();
     loop {
-        let store = tokio::select! {
+        let (group, store) = tokio::select! {
             () = ctx.stopping().cancelled() => break,
             s = find_etcd(guests, ctx, &config, &door) => s,
         };
@@ -80,7 +81,7 @@ async fn serve(guests: &Guests, ctx: &ProgramContext) -> Result<(), String> {
                 return Ok(());
             }
             () = follow_files(guests, ctx, &config, &door, &served.server, &mut files) => {}
-            () = replaced(guests, ctx, &store) => {
+            () = replaced(&group, &store) => {
                 ctx.log(format!("{etcd} has other data now; connecting again"));
                 door.lead_nowhere(format!("connecting to {etcd} again"));
             }
@@ -91,12 +92,17 @@ async fn serve(guests: &Guests, ctx: &ProgramContext) -> Result<(), String> {
 }
 
 /// The store behind etcd's Service. Asks until it is let in; says what is wrong when that changes.
-async fn find_etcd(guests: &Guests, ctx: &ProgramContext, config: &Arc<Config>, door: &Door) -> Store {
+async fn find_etcd(
+    guests: &Guests,
+    ctx: &ProgramContext,
+    config: &Arc<Config>,
+    door: &Door,
+) -> (Arc<Group>, Store) {
     let mut said = String::new();
     let mut wait = Duration::from_millis(50);
     loop {
         match ask_etcd(guests, ctx, config).await {
-            Ok(store) => return store,
+            Ok(found) => return found,
             Err(why) => {
                 if why != said {
                     ctx.log(format!("etcd: {why}"));
@@ -111,7 +117,11 @@ async fn find_etcd(guests: &Guests, ctx: &ProgramContext, config: &Arc<Config>, 
     }
 }
 
-async fn ask_etcd(guests: &Guests, ctx: &ProgramContext, config: &Arc<Config>) -> Result<Store, String> {
+async fn ask_etcd(
+    guests: &Guests,
+    ctx: &ProgramContext,
+    config: &Arc<Config>,
+) -> Result<(Arc<Group>, Store), String> {
     let (host, port) = (config.etcd_host.as_str(), config.etcd_port);
     let address =
         ctx.resolve(host, port).ok_or_else(|| format!("dial tcp {host}:{port}: no ready endpoint"))?;
@@ -124,8 +134,11 @@ async fn ask_etcd(guests: &Guests, ctx: &ProgramContext, config: &Arc<Config>) -
     };
     // The Service may be of another namespace than ours: the guest is that of its etcd.
     let namespace = host.split('.').nth(1).unwrap_or_else(|| ctx.namespace());
-    let store = guests.0.groups.store(&Guests::name(ctx.cluster(), namespace));
-    store.filter(|s| s.cluster_id() == Some(cluster)).ok_or_else(|| format!("{host}:{port} is just changing"))
+    let group = guests.0.groups.find(&Guests::name(ctx.cluster(), namespace));
+    let found = group.and_then(|g| Some((g.clone(), g.store()?)));
+    found
+        .filter(|(_, s)| s.cluster_id() == Some(cluster))
+        .ok_or_else(|| format!("{host}:{port} is just changing"))
 }
 
 /// A guest that is served; it is not when the last of these is gone.
@@ -222,25 +235,16 @@ async fn follow_files(
     }
 }
 
-/// Done when etcd's data is another than this.
-async fn replaced(guests: &Guests, ctx: &ProgramContext, store: &Store) {
-    let name = Guests::name(ctx.cluster(), ctx.namespace());
+/// Done when etcd's data is another than this. Holding the group keeps the store where its members find it again.
+async fn replaced(group: &Group, store: &Store) {
+    let mut seen = group.seen();
     loop {
-        // A group lives as long as one of its members; while there is none the store waits with us.
-        let Some(group) = guests.0.groups.find(&name) else {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            continue;
-        };
-        let mut seen = group.seen();
-        drop(group);
-        loop {
-            let now = seen.borrow_and_update().store.upgrade();
-            if now.is_some_and(|s| !s.is(store)) {
-                return;
-            }
-            if seen.changed().await.is_err() {
-                break;
-            }
+        let now = seen.borrow_and_update().store.upgrade();
+        if now.is_some_and(|s| !s.is(store)) {
+            return;
+        }
+        if seen.changed().await.is_err() {
+            return std::future::pending().await;
         }
     }
 }
