@@ -13,8 +13,12 @@ pub struct Pki {
     pub ns: String,
 }
 
+fn now() -> Timestamp {
+    clock::system().now()
+}
+
 fn authority(name: &str) -> Authority {
-    Authority::generate(name, Timestamp::now()).unwrap()
+    Authority::generate(name, now()).unwrap()
 }
 
 pub const YEAR: SignedDuration = SignedDuration::from_hours(24 * 365);
@@ -34,7 +38,7 @@ impl Pki {
 
     pub fn server(authority: &Authority, names: &[String]) -> Pair {
         let ips = ["127.0.0.1".parse().unwrap()];
-        authority.issue_server(names, &ips, Timestamp::now()).unwrap()
+        authority.issue_server(names, &ips, now()).unwrap()
     }
 
     pub fn api_names(&self) -> Vec<String> {
@@ -58,7 +62,7 @@ impl Pki {
 }
 
 pub fn client(authority: &Authority, user: &str, group: &str) -> Pair {
-    authority.issue_client(user, group, Timestamp::now(), YEAR).unwrap()
+    authority.issue_client(user, group, now(), YEAR).unwrap()
 }
 
 pub fn new_authority(name: &str) -> Authority {
