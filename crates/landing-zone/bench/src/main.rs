@@ -126,7 +126,7 @@ fn inputs(subscription: &ResourceId) -> anyhow::Result<(Iam, Infra)> {
 async fn measure(clock: f64) -> anyhow::Result<Vec<Figure>> {
     let dir = tempfile::tempdir()?;
     let ca_file = Some(dir.path().join("ca.pem"));
-    let config = Config { profile: Profile::Real, scale: clock, ca_file, ..Config::local(1) };
+    let config = Config { profile: Profile::Real, scale: Some(clock), ca_file, ..Config::local(1) };
     let sim = AzureSim::start(config).await?;
     let connected = connect(&Env::parse(&sim.env()), ClientOptions::default()).await?;
     let client = connected.client;
