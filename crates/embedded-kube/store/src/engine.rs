@@ -331,6 +331,11 @@ impl Store {
         }
     }
 
+    /// Returns when everything asked for before is done, members that were let go included.
+    pub async fn settled(&self) -> Result<(), CommitError> {
+        self.submit(Work::Look).await.map(|_| ())
+    }
+
     /// How many members are up, and how many there should be.
     pub fn members(&self) -> (usize, usize) {
         match &self.0.writer {
