@@ -9,7 +9,7 @@ use rcgen::{
 use std::fmt;
 use std::net::IpAddr;
 use time::OffsetDateTime;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -208,6 +208,17 @@ pub fn user_of_certificate(der: &[u8]) -> Option<User> {
     }
     let groups = subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect();
     Some(User { name, groups, ..User::default() }.authenticated())
+}
+
+/// The DNS names a certificate (DER) is for.
+pub fn dns_names(der: &[u8]) -> Vec<String> {
+    let Ok((_, cert)) = X509Certificate::from_der(der) else { return Vec::new() };
+    let Ok(Some(san)) = cert.subject_alternative_name() else { return Vec::new() };
+    let dns = |n: &GeneralName<'_>| match n {
+        GeneralName::DNSName(d) => Some((*d).to_owned()),
+        _ => None,
+    };
+    san.value.general_names.iter().filter_map(dns).collect()
 }
 
 #[cfg(test)]

@@ -305,7 +305,7 @@ mod tests {
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "o", "controller": true}]}});
         let bytes = serde_json::to_vec(&doc).unwrap();
         let meta = ek_store::Meta::from_bytes(&bytes).unwrap();
-        let entry = Entry { bytes: bytes.into(), revision: 1, meta };
+        let entry = Entry::new(bytes.into(), 1, meta);
         let owner = controller_of(&entry).unwrap();
         assert_eq!((owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()), ("ReplicaSet", "r", "o"));
     }

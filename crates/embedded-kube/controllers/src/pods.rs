@@ -385,7 +385,7 @@ pub mod testing {
     pub fn read(object: &Value) -> Pod {
         let bytes = serde_json::to_vec(object).unwrap_or_default();
         let meta = ek_store::Meta::from_bytes(&bytes).unwrap_or_default();
-        let entry = Arc::new(Entry { bytes: bytes.into(), revision: 1, meta });
+        let entry = Arc::new(Entry::new(bytes.into(), 1, meta));
         Pod::read(&entry).unwrap_or_else(|| unreachable!("a pod that can be read"))
     }
 

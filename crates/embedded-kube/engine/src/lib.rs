@@ -65,6 +65,11 @@ pub trait Controller: Send + Sync + 'static {
 
     /// A cluster is gone: forget what is remembered of it.
     fn forget(&self, _cluster: &ClusterId) {}
+
+    /// A cluster is out of reach; if it comes back, all of its objects are news.
+    fn closed(&self, cluster: &ClusterId) {
+        self.forget(cluster);
+    }
 }
 
 /// Where [`Controller::concerns`] puts keys.
@@ -191,6 +196,12 @@ impl Engine {
             inner.queue.lock().forget(id);
             for c in &inner.controllers {
                 c.forget(id);
+            }
+        }
+        for id in &news.closed {
+            inner.queue.lock().forget(id);
+            for c in &inner.controllers {
+                c.closed(id);
             }
         }
         let mut access: Option<Access> = None;

@@ -41,6 +41,9 @@ impl Controller for Heartbeat {
             inner.forget(cluster);
         }
     }
+
+    /// Machines run on while their API server is away.
+    fn closed(&self, _: &ClusterId) {}
 }
 
 impl Heartbeat {

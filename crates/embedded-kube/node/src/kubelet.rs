@@ -79,6 +79,9 @@ impl Controller for Kubelet {
             inner.forget(cluster);
         }
     }
+
+    /// Machines run on while their API server is away.
+    fn closed(&self, _: &ClusterId) {}
 }
 
 impl Kubelet {

@@ -283,6 +283,20 @@ impl Nodes {
         Ok(())
     }
 
+    /// Executes a command in a running program's container, as a probe would; `None` if it does not run.
+    pub async fn exec(
+        &self,
+        cluster: &str,
+        ns: &str,
+        pod: &str,
+        container: &str,
+        words: Vec<String>,
+    ) -> Option<ExecOutput> {
+        let entry = self.access(cluster).ok()?.entry(&tables::PODS, ns, pod)?;
+        let (program, ctx) = self.0.runtime.inside(&entry.meta.uid, container)?;
+        Some(run::command::run(Some(&program), Some(&ctx), words, Vec::new()).await)
+    }
+
     /// Where a port of a running program really is.
     pub fn resolve_pod(&self, cluster: &str, ns: &str, pod: &str, port: u16) -> Option<SocketAddr> {
         self.0.runtime.port(&ClusterId::new(cluster), &ek_store::object_key(ns, pod), port)

@@ -17,6 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// What a command that was executed in a container came to.
@@ -59,9 +60,12 @@ pub struct Programs(Vec<Entry>);
 #[derive(Clone)]
 struct Entry {
     image: String,
-    command: Option<String>,
+    fits: Fits,
     program: Arc<dyn Program>,
 }
+
+/// Looks at a container, as its pod spells it.
+type Fits = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
 impl Programs {
     pub fn new() -> Programs {
@@ -86,7 +90,19 @@ impl Programs {
         program: Arc<dyn Program>,
     ) -> &mut Programs {
         let command = command.map(str::to_owned);
-        self.0.insert(0, Entry { image: image.to_owned(), command, program });
+        let word = |c: &Value| c["command"][0].as_str().or_else(|| c["args"][0].as_str()).map(str::to_owned);
+        self.register_where(image, move |c| command.is_none() || word(c) == command, program)
+    }
+
+    /// As [`Programs::register`], but only for containers that `fits` says yes to: many of an operating system's
+    /// programs are in one image.
+    pub fn register_where(
+        &mut self,
+        image: &str,
+        fits: impl Fn(&Value) -> bool + Send + Sync + 'static,
+        program: Arc<dyn Program>,
+    ) -> &mut Programs {
+        self.0.insert(0, Entry { image: image.to_owned(), fits: Arc::new(fits), program });
         self
     }
 
@@ -97,10 +113,7 @@ impl Programs {
 
     pub(crate) fn find(&self, container: &Value) -> Option<&Arc<dyn Program>> {
         let image = container["image"].as_str().unwrap_or_default();
-        let word = container["command"][0].as_str().or_else(|| container["args"][0].as_str());
-        (self.0.iter())
-            .find(|e| glob(&e.image, image) && e.command.as_ref().is_none_or(|c| Some(c.as_str()) == word))
-            .map(|e| &e.program)
+        (self.0.iter()).find(|e| glob(&e.image, image) && (e.fits)(container)).map(|e| &e.program)
     }
 }
 
@@ -129,6 +142,8 @@ pub(crate) struct ContextParts {
     pub ports: Arc<Mutex<HashMap<u16, Port>>>,
     pub nodes: Weak<Inner>,
     pub clock: clock::SharedClock,
+    /// Counts how often files of the pod have changed.
+    pub files: watch::Receiver<u64>,
 }
 
 /// What a program is given; cheap to clone.
@@ -213,13 +228,29 @@ impl ProgramContext {
         Ok(bound)
     }
 
+    /// Where `localhost:port` is: containers of a pod share their network. `None` until somebody listens.
+    pub fn local(&self, port: u16) -> Option<SocketAddr> {
+        let key = format!("{}/{}", self.0.namespace, self.0.pod);
+        self.0.nodes.upgrade()?.runtime.listening(&self.0.cluster, &key, port)
+    }
+
+    /// Sees whenever files from Secrets, ConfigMaps and the like have been replaced.
+    pub fn files(&self) -> watch::Receiver<u64> {
+        self.0.files.clone()
+    }
+
     /// Done when the container has to stop. What goes on after its grace is aborted.
     pub fn stopping(&self) -> &CancellationToken {
         &self.0.stop
     }
 
-    /// Where `name.namespace.svc:port` (or `name.namespace`, or `name`) really is.
+    /// Where `name.namespace.svc:port` (or `name.namespace`, or `name`, or the address of a Service) really is.
     pub fn resolve(&self, host: &str, port: u16) -> Option<SocketAddr> {
+        if host.parse::<std::net::IpAddr>().is_ok() {
+            let nodes = self.0.nodes.upgrade()?;
+            let (namespace, name) = crate::services::named(&nodes, &self.0.cluster, host)?;
+            return crate::services::resolve(&nodes, &self.0.cluster, &namespace, &name, port);
+        }
         let (name, rest) = host.split_once('.').unwrap_or((host, ""));
         let namespace = match rest.split('.').next().unwrap_or_default() {
             "" => self.0.namespace.as_str(),

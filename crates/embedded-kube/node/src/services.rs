@@ -43,6 +43,16 @@ pub(crate) fn resolve(
     targets.get(turn % targets.len().max(1)).copied()
 }
 
+/// The Service that has this address.
+pub(crate) fn named(inner: &Arc<Inner>, cluster: &ClusterId, address: &str) -> Option<(String, String)> {
+    let access = inner.host.access(cluster, "kube-proxy")?;
+    let needle = format!("\"clusterIP\":\"{address}\"");
+    let view = access.table(&tables::SERVICES);
+    let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w == needle.as_bytes());
+    let (key, _) = view.objects.iter().find(|(_, e)| has(&e.bytes))?;
+    key.split_once('/').map(|(ns, name)| (ns.to_owned(), name.to_owned()))
+}
+
 /// Ready pods as the endpoint controller knows them.
 fn from_slices(access: &Access, ns: &str, service: &str) -> Vec<Value> {
     let mut pods = Vec::new();

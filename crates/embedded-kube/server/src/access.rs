@@ -62,13 +62,19 @@ impl Access {
     }
 
     /// The certificate of the cluster's authority, as clients are given it.
-    pub fn ca_pem(&self) -> &str {
-        self.cluster.identity.authority.cert_pem()
+    pub fn ca_pem(&self) -> String {
+        self.cluster.identity.ca_pem()
     }
 
-    /// The authority itself, for whoever signs certificates.
+    /// The authority itself.
     pub fn authority(&self) -> &ek_auth::pki::Authority {
         &self.cluster.identity.authority
+    }
+
+    /// Who signs requests for certificates. A cluster that was given its identity has nobody until somebody brings
+    /// the authority ([`crate::ApiServer::set_signer`]).
+    pub fn signer(&self) -> Option<Arc<ek_auth::pki::Authority>> {
+        self.cluster.identity.signer()
     }
 
     /// Whether RBAC lets somebody do something in the whole cluster.

@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::admission::{NoServices, ServiceResolver};
 use crate::client::LocalService;
 use crate::cluster::Cluster;
+use crate::given::{Given, GivenError};
 use crate::host::{self, ClusterConfig, Host, HostConfig};
 use crate::identity::{KeySource, NoKeys};
 use crate::listen::{self, Listening};
@@ -83,6 +84,10 @@ pub enum Error {
         "{name:?} is no name for a cluster: use at most 63 lower-case letters, digits and dashes, beginning and ending with a letter or digit"
     )]
     Name { name: String },
+    #[error("{name:?} is the name of a cluster that is not a guest")]
+    Taken { name: String },
+    #[error(transparent)]
+    Given(#[from] GivenError),
     #[error(transparent)]
     Listen(#[from] listen::Error),
 }
@@ -168,6 +173,59 @@ impl ApiServer {
             return Ok(());
         };
         host::keep_rotated(&dir, retired.len(), old.expose(), new.expose())
+    }
+
+    /// Takes on another identity and other encryption, for a guest; requests and watches under way go on.
+    pub async fn reload(&self, given: Given) -> Result<(), Error> {
+        self.cluster.take_on(given).await
+    }
+
+    /// Trusts other issuers from now on.
+    pub fn reload_authenticators(&self, all: Vec<JwtAuthenticator>) {
+        self.cluster.identity.set_authenticators(all);
+    }
+
+    /// Who signs requests for certificates in a guest; `None` takes it back.
+    pub fn set_signer(&self, authority: Option<ek_auth::pki::Authority>) {
+        *self.cluster.identity.signer.write() = authority.map(Arc::new);
+    }
+
+    /// What clients inside of a guest trust from now on, whatever identity it is given.
+    pub fn set_root_ca(&self, pem: &str) {
+        self.cluster.identity.set_ca(pem);
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &ek_store::Store {
+        &self.cluster.store
+    }
+
+    /// Writes every object of a resource that is stored under another key than the first of the configuration; says
+    /// how many. Each is an update that changes nothing, so watchers see it and conflicts are nobody's loss.
+    pub async fn rewrite(&self, group: &str, plural: &str) -> Result<usize, ek_meta::Status> {
+        let table = crate::registry::table_name(group, plural);
+        let access = self.access("storage-version-migrator");
+        let mut written = 0;
+        for (key, entry) in &access.table(&table).objects {
+            if self.cluster.store.is_current(&table, entry) {
+                continue;
+            }
+            let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+            match access.update(&table, namespace, name, "", |_| true).await {
+                Ok(_) => written += 1,
+                Err(s) if s.code == 404 => {}
+                Err(s) => return Err(s),
+            }
+        }
+        Ok(written)
+    }
+
+    pub(crate) fn serves(&self, cluster: &Arc<Cluster>) -> bool {
+        Arc::ptr_eq(&self.cluster, cluster)
+    }
+
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
     }
 
     pub fn ca_pem(&self) -> &str {

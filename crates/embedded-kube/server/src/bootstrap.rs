@@ -63,7 +63,7 @@ impl Cluster {
             .collect();
         ops.push(self.config_map(
             "extension-apiserver-authentication",
-            json!({"client-ca-file": self.identity.authority.cert_pem()}),
+            json!({"client-ca-file": self.identity.ca_pem()}),
         ));
         // Since when the use of token Secrets is followed; a kube-controller-manager asks before it cleans up.
         let today = self.now().to_string();

@@ -131,10 +131,13 @@ pub struct Cluster {
     /// Uids whose deletion is under way.
     pub(crate) deleting: Mutex<std::collections::HashSet<String>>,
     pub(crate) me: std::sync::Weak<Cluster>,
+    /// Reached through doors of its own only, never by name or path through the host's.
+    pub(crate) is_guest: bool,
 }
 
 /// What a cluster is made with.
 pub struct ClusterParts {
+    pub is_guest: bool,
     pub id: ClusterId,
     pub store: Store,
     pub clock: SharedClock,
@@ -170,6 +173,7 @@ impl Cluster {
             quota_writes: tokio::sync::Mutex::new(()),
             deleting: Mutex::default(),
             me: me.clone(),
+            is_guest: p.is_guest,
         })
     }
 

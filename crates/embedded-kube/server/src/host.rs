@@ -10,6 +10,7 @@ use crate::api_server::{ApiServer, Error, Storage, io, write_private};
 use crate::audit::Audit;
 use crate::bootstrap;
 use crate::cluster::{Cluster, ClusterParts};
+use crate::given::Given;
 use crate::identity::{Identity, KeySource, NoKeys};
 use crate::keys::{self, Keys};
 use crate::pods::{PodRuntime, Pods};
@@ -17,8 +18,8 @@ use arc_swap::ArcSwap;
 use clock::{Random, SharedClock};
 use ek_auth::User;
 use ek_auth::oidc::JwtAuthenticator;
-use ek_store::{Base, ClusterId, Feed, Options, Store};
-use parking_lot::RwLock;
+use ek_store::{Base, ClusterId, Feed, FeedHandle, Options, Shared, Store};
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
@@ -93,6 +94,10 @@ struct Inner {
     base: OnceLock<Arc<Base>>,
     /// Bounds creation to one at a time: a name is looked up, then taken.
     creating: tokio::sync::Mutex<()>,
+    /// Readers of everything, for guests that come later.
+    feeds: Mutex<Vec<FeedHandle>>,
+    /// What guests have in common in memory.
+    shared: Shared,
     shutdown: CancellationToken,
 }
 
@@ -121,6 +126,8 @@ impl Host {
             names: RwLock::default(),
             base: OnceLock::new(),
             creating: tokio::sync::Mutex::new(()),
+            feeds: Mutex::default(),
+            shared: Shared::default(),
             shutdown: CancellationToken::new(),
         }));
         for id in host.0.store.clusters() {
@@ -142,7 +149,19 @@ impl Host {
 
     /// Everything there is and everything that changes, in all clusters.
     pub fn feed(&self) -> Feed {
-        self.0.store.feed()
+        let feed = Feed::default();
+        let handle = feed.handle();
+        // Whoever opens a guest meanwhile waits, and then finds this feed.
+        let mut feeds = self.0.feeds.lock();
+        feeds.retain(FeedHandle::is_read);
+        feeds.push(handle.clone());
+        self.0.store.feed_into(&handle);
+        let guests: Vec<Arc<Cluster>> =
+            self.0.clusters.read().values().filter(|c| c.is_guest).cloned().collect();
+        for guest in guests {
+            guest.store.feed_into(&handle);
+        }
+        feed
     }
 
     /// From now on Services are found by `resolver`.
@@ -180,6 +199,7 @@ impl Host {
         let Keys { authority, issuer } =
             keys::load(keys_dir.as_deref(), &config.issuer_url, inner.clock.now())?;
         let cluster = Cluster::new(ClusterParts {
+            is_guest: false,
             id: id.clone(),
             store: inner.store.clone(),
             clock: inner.clock.clone(),
@@ -205,11 +225,77 @@ impl Host {
         self.0.base.get_or_init(|| Arc::new(bootstrap::base(self.0.clock.now(), &self.0.random)))
     }
 
+    /// How the store of a guest is opened, so that it is small and shares what it can with the others.
+    pub fn guest_options(&self, name: &str) -> Options {
+        let small = Options::small(self.0.clock.clone(), ClusterId::new(name));
+        Options { shared: self.0.shared.clone(), ..small }
+    }
+
+    /// Serves a cluster whose objects lie in a store of their own and whose identity is made elsewhere. Controllers
+    /// hear of it from now on; clients reach it through a [`crate::Door`]. The store was opened with
+    /// [`Host::guest_options`]; one that is there already takes on what it is given.
+    pub async fn open_guest(&self, name: &str, store: &Store, given: Given) -> Result<ApiServer, Error> {
+        let inner = &self.0;
+        let id = ClusterId::new(name);
+        let _one = inner.creating.lock().await;
+        let there = inner.clusters.read().get(&id).cloned();
+        if let Some(there) = there {
+            if there.is_guest && there.store.is(store) {
+                there.take_on(given).await?;
+                return Ok(ApiServer::new(self.clone(), there));
+            }
+            if !there.is_guest {
+                return Err(Error::Taken { name: name.to_owned() });
+            }
+            // Its store was replaced: whoever still asks the old one is told to come back.
+            self.forget_guest(&there);
+        }
+        let sealer = given.sealer(store, &id).await?;
+        store.set_seal(Arc::new(sealer)).await.map_err(Error::Bootstrap)?;
+        let cluster = Cluster::new(ClusterParts {
+            is_guest: true,
+            id: id.clone(),
+            store: store.clone(),
+            clock: inner.clock.clone(),
+            random: inner.random.clone(),
+            identity: Identity::given(given, inner.clock.now(), inner.keys.clone())?,
+            audit: inner.audit.clone(),
+            webhooks: Webhooks::new(id.clone(), inner.services.clone()),
+            pods: inner.pods.clone(),
+            shutdown: inner.shutdown.child_token(),
+        });
+        inner.clusters.write().insert(id.clone(), cluster.clone());
+        if let Err(e) = cluster.bootstrap(self.base()).await {
+            inner.clusters.write().remove(&id);
+            return Err(Error::Bootstrap(e));
+        }
+        cluster.resume_deletions();
+        for feed in self.0.feeds.lock().iter() {
+            store.feed_into(feed);
+        }
+        Ok(ApiServer::new(self.clone(), cluster))
+    }
+
+    /// Stops serving a guest: its watches end, its store stays with whoever owns it.
+    pub async fn close_guest(&self, server: &ApiServer) {
+        let _one = self.0.creating.lock().await;
+        let there = self.find(&ClusterId::new(server.name()));
+        if let Some(cluster) = there.filter(|c| server.serves(c)) {
+            self.forget_guest(&cluster);
+        }
+    }
+
+    fn forget_guest(&self, cluster: &Arc<Cluster>) {
+        cluster.shutdown.cancel();
+        self.0.clusters.write().remove(&cluster.id);
+        cluster.store.end_feeds();
+    }
+
     /// The cluster a TLS client asked for by name.
     pub(crate) fn by_server_name(&self, name: &str) -> Option<Arc<Cluster>> {
         let own = name.strip_suffix(DOMAIN).and_then(|n| n.strip_suffix('.')).map(ClusterId::new);
         let id = own.or_else(|| self.0.names.read().get(name).cloned())?;
-        self.find(&id)
+        self.find(&id).filter(|c| !c.is_guest)
     }
 
     /// Where a cluster's keys are: the main one's beside the data, as they always were.
@@ -226,9 +312,12 @@ impl Host {
         Some(ApiServer::new(self.clone(), cluster))
     }
 
-    /// Names of all clusters, sorted.
+    /// Names of all clusters of its own, sorted.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.0.clusters.read().keys().map(|id| id.as_str().to_owned()).collect();
+        let clusters = self.0.clusters.read();
+        let own = clusters.values().filter(|c| !c.is_guest);
+        let mut names: Vec<String> = own.map(|c| c.id.as_str().to_owned()).collect();
+        drop(clusters);
         names.sort();
         names
     }
@@ -246,6 +335,10 @@ impl Host {
     pub async fn delete(&self, name: &str) -> Result<bool, Error> {
         let id = ClusterId::new(name);
         let _one = self.0.creating.lock().await;
+        // A guest's objects are its etcd's, not ours to forget.
+        if self.find(&id).is_some_and(|c| c.is_guest) {
+            return Ok(false);
+        }
         let Some(cluster) = self.0.clusters.write().remove(&id) else { return Ok(false) };
         cluster.shutdown.cancel();
         self.0.names.write().retain(|_, of| *of != id);

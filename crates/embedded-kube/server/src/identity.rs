@@ -1,6 +1,7 @@
 //! Who is calling: client certificates, service-account tokens, other issuers, impersonation.
 
 use crate::cluster::{Cluster, tables};
+use crate::given::{Given, GivenError};
 use crate::pipeline::Peer;
 use crate::wire::respond::{self, Reply};
 use ek_auth::User;
@@ -34,11 +35,14 @@ impl KeySource for NoKeys {
 
 /// A cluster's own identity and those it trusts.
 pub struct Identity {
+    /// Its own; a cluster whose identity is given by somebody else has one that nobody trusts.
     pub authority: Authority,
     pub issuer: RwLock<Issuer>,
-    /// Audiences that mean this API server.
-    pub audiences: Vec<String>,
-    pub authenticators: Vec<JwtAuthenticator>,
+    given: RwLock<Current>,
+    /// Signs the requests of a cluster that was given its identity, once somebody has brought it.
+    pub(crate) signer: RwLock<Option<Arc<Authority>>>,
+    /// What was set apart from the identity, and outlasts it.
+    root: RwLock<Option<Arc<str>>>,
     keys: Arc<dyn KeySource>,
     cached: RwLock<HashMap<String, Arc<JwkSet>>>,
     address: RwLock<String>,
@@ -48,19 +52,97 @@ pub struct Identity {
     pub(crate) verifier: OnceLock<Option<Arc<dyn rustls::server::danger::ClientCertVerifier>>>,
 }
 
+/// What may be replaced while requests are under way.
+struct Current {
+    /// Audiences that mean this API server.
+    audiences: Arc<[String]>,
+    authenticators: Arc<[JwtAuthenticator]>,
+    /// What clients inside of the cluster are told to trust, when that is not our own authority.
+    ca_pem: Option<Arc<str>>,
+}
+
 impl Identity {
+    /// The identity of a cluster whose keys are made elsewhere.
+    pub fn given(
+        given: Given,
+        now: jiff::Timestamp,
+        keys: Arc<dyn KeySource>,
+    ) -> Result<Identity, GivenError> {
+        let authority = Authority::generate("unused", now).map_err(GivenError::Authority)?;
+        let issuer = given.issuer()?;
+        let identity = Identity::new(authority, issuer, Vec::new(), keys);
+        identity.set(given);
+        Ok(identity)
+    }
+
+    /// Takes on another identity; requests under way keep the one they began with.
+    pub fn replace(&self, given: Given) -> Result<(), GivenError> {
+        let issuer = given.issuer()?;
+        *self.issuer.write() = issuer;
+        self.set(given);
+        Ok(())
+    }
+
+    fn set(&self, given: Given) {
+        let before = self.given.read().authenticators.clone();
+        *self.given.write() = Current {
+            audiences: given.audiences.into(),
+            authenticators: given.authenticators.into(),
+            ca_pem: Some(given.ca_pem.into()),
+        };
+        // Keys of an issuer that is asked in another way now are asked for anew.
+        self.cached.write().retain(|url, _| before.iter().any(|a| a.url == *url));
+    }
+
+    pub fn set_authenticators(&self, all: Vec<JwtAuthenticator>) {
+        self.given.write().authenticators = all.into();
+        self.cached.write().clear();
+    }
+
+    pub fn audiences(&self) -> Arc<[String]> {
+        self.given.read().audiences.clone()
+    }
+
+    fn authenticators(&self) -> Arc<[JwtAuthenticator]> {
+        self.given.read().authenticators.clone()
+    }
+
+    /// What clients inside of the cluster trust.
+    pub fn ca_pem(&self) -> String {
+        let given = self.root.read().clone().or_else(|| self.given.read().ca_pem.clone());
+        given.map_or_else(|| self.authority.cert_pem().to_owned(), |c| c.to_string())
+    }
+
+    /// What clients inside of a guest trust from now on.
+    pub fn set_ca(&self, pem: &str) {
+        *self.root.write() = Some(pem.into());
+    }
+
+    /// Who signs requests for certificates here, if anybody does.
+    pub fn signer(&self) -> Option<Arc<Authority>> {
+        match self.given.read().ca_pem.is_some() {
+            true => self.signer.read().clone(),
+            false => Some(Arc::new(self.authority.clone())),
+        }
+    }
+
     pub fn new(
         authority: Authority,
         issuer: Issuer,
         authenticators: Vec<JwtAuthenticator>,
         keys: Arc<dyn KeySource>,
     ) -> Identity {
-        let audiences = vec![issuer.url().to_owned()];
+        let given = Current {
+            audiences: Arc::from([issuer.url().to_owned()]),
+            authenticators: authenticators.into(),
+            ca_pem: None,
+        };
         Identity {
             authority,
             issuer: RwLock::new(issuer),
-            audiences,
-            authenticators,
+            given: RwLock::new(given),
+            signer: RwLock::default(),
+            root: RwLock::default(),
             keys,
             cached: RwLock::default(),
             address: RwLock::default(),
@@ -95,7 +177,8 @@ impl Identity {
     /// The user behind an outside token. Unknown keys cause one fetch, so rotation needs no restart.
     async fn outside(&self, token: &str, now: i64) -> Result<User, String> {
         let iss = unverified_issuer(token).ok_or("not a JWT")?;
-        let a = self.authenticators.iter().find(|a| a.url == iss).ok_or("unknown issuer")?;
+        let all = self.authenticators();
+        let a = all.iter().find(|a| a.url == iss).ok_or("unknown issuer")?;
         let known = self.cached.read().get(&iss).cloned();
         if let Some(keys) = known {
             match a.authenticate(token, &keys, now) {
@@ -112,6 +195,9 @@ impl Identity {
 impl Cluster {
     /// The caller, or 401. No credentials at all is the anonymous user; what they may see is RBAC's to say.
     pub async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Status> {
+        if let Some(u) = peer.front.as_ref().and_then(|f| f.user(headers)) {
+            return Ok(u);
+        }
         if let Some(u) = &peer.user {
             return Ok(u.clone());
         }
@@ -126,7 +212,7 @@ impl Cluster {
             .map(|(_, t)| t.trim())
             .filter(|t| !t.is_empty());
         let Some(token) = token else { return Err(Status::unauthorized()) };
-        match self.user_of_token(token, &self.identity.audiences).await {
+        match self.user_of_token(token, &self.identity.audiences()).await {
             Ok((user, _)) => Ok(user),
             Err(e) => {
                 tracing::debug!(error = e, "a bearer token was refused");
@@ -143,7 +229,7 @@ impl Cluster {
     ) -> Result<(User, Vec<String>), String> {
         let now = self.now().as_second();
         let ours = unverified_issuer(token).is_some_and(|i| i == self.identity.issuer.read().url());
-        if !ours && !self.identity.authenticators.is_empty() {
+        if !ours && !self.identity.authenticators().is_empty() {
             return self.identity.outside(token, now).await.map(|u| (u, Vec::new()));
         }
         let claims = {

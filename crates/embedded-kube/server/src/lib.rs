@@ -41,7 +41,10 @@ mod cluster;
 mod convert;
 mod crd;
 mod discovery;
+mod door;
+mod encryption;
 mod fetch;
+mod given;
 mod health;
 mod host;
 mod identity;
@@ -68,7 +71,12 @@ pub use access::{Access, Deletion, parse};
 pub use admission::{NoServices, ServiceResolver};
 pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;
+pub use door::{Door, Facing, FacingError, FrontProxyConfig, Served};
+pub use encryption::{
+    ConfigError as EncryptionError, EncryptionConfig, Kms, KmsPlugins, NoKms, SealError, Sealer,
+};
 pub use fetch::{Connection, connect_loopback};
+pub use given::{Given, GivenError};
 pub use host::{ClusterConfig, DOMAIN, Host, HostConfig, MAIN};
 pub use identity::{HttpKeys, KeySource, NoKeys};
 pub use listen::Listening;

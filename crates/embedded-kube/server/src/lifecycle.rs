@@ -49,6 +49,7 @@ impl Cluster {
             upgrade: None,
             warnings: Arc::default(),
             annotations: Arc::default(),
+            stop: None,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::cluster::Cluster;
 use crate::host::{Host, MAIN};
 use crate::route::Connection;
 use crate::serving;
+use crate::wire::respond::Reply;
 use ek_auth::pki;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -18,11 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 /// A client that does not finish its handshake or headers by then is not waited for.
-const HANDSHAKE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
+pub(crate) const HANDSHAKE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
 /// Open connections; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 8192;
 /// How long requests under way may take to finish when the server stops.
-const DRAIN: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -144,6 +145,24 @@ async fn connection(
         let asked = asked.clone();
         async move { Ok::<_, Infallible>(asked.serve(req).await) }
     });
+    http(tls, from, service, watcher).await;
+}
+
+/// HTTP on one connection, whichever version the client speaks.
+pub(crate) async fn http<S, F>(
+    tls: tokio_rustls::server::TlsStream<TcpStream>,
+    from: SocketAddr,
+    service: S,
+    watcher: hyper_util::server::graceful::Watcher,
+) where
+    S: hyper::service::Service<
+            http::Request<hyper::body::Incoming>,
+            Response = Reply,
+            Error = Infallible,
+            Future = F,
+        >,
+    F: Future<Output = Result<Reply, Infallible>> + Send + 'static,
+{
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).max_buf_size(64 << 10);
     builder

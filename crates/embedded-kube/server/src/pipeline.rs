@@ -36,6 +36,10 @@ pub struct Peer {
     /// It showed a certificate that this cluster does not trust.
     pub untrusted: bool,
     pub address: Option<IpAddr>,
+    /// A proxy that is trusted to say whom it speaks for.
+    pub front: Option<Arc<crate::door::FrontProxy>>,
+    /// Ends the streams of its socket, where that is not the end of the cluster.
+    pub stop: Option<tokio_util::sync::CancellationToken>,
 }
 
 /// Reads the body, bounded, and runs the request.
@@ -220,6 +224,7 @@ async fn handle(
         upgrade: req.upgrade,
         warnings: Arc::new(Mutex::new(Vec::new())),
         annotations: Arc::default(),
+        stop: peer.stop.clone(),
     };
     drop(registry);
     // The verbs' future is large; boxing keeps that off the connection's own.

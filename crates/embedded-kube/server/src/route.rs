@@ -56,7 +56,7 @@ impl Connection {
             Presented::Trusted(user) => (Some(user), false),
             Presented::Untrusted => (None, true),
         };
-        let peer = Arc::new(Peer { user, untrusted, address: Some(self.from) });
+        let peer = Arc::new(Peer { user, untrusted, address: Some(self.from), ..Peer::default() });
         // A client that walks through all clusters must not make us remember them all.
         verified.truncate(7);
         verified.insert(0, (cluster.id.clone(), peer.clone()));
@@ -81,7 +81,7 @@ impl Connection {
                 return admin::serve(&self.host, &self.cluster, &self.peer(&self.cluster), &url, req).await;
             }
         };
-        let Some(cluster) = self.host.find(&ClusterId::new(name)) else {
+        let Some(cluster) = self.host.find(&ClusterId::new(name)).filter(|c| !c.is_guest) else {
             let text = format!("there is no cluster {name:?} here; GET /clusters lists them");
             return respond::status(&Status::failure(404, Reason::NotFound, text));
         };

@@ -94,7 +94,7 @@ impl ResolvesServerCert for ByName {
 
 /// Takes any certificate whose key the client holds; see the module's essay.
 #[derive(Debug)]
-struct HoldsKey(Arc<CryptoProvider>);
+pub(crate) struct HoldsKey(pub(crate) Arc<CryptoProvider>);
 
 impl ClientCertVerifier for HoldsKey {
     fn client_auth_mandatory(&self) -> bool {

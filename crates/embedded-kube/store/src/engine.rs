@@ -1,10 +1,12 @@
 //! The store itself: reads from published state, writes through one writer.
 
-use crate::feed::{self, Delta, Feed};
-use crate::log::{Log, OpenError};
-use crate::record::{self, Record};
+use crate::feed::{self, Delta, Feed, FeedHandle};
+use crate::log::{Log, OpenError, Shared};
+use crate::members::{Directory, Logs, MemberError};
+use crate::seal::{self, Seal};
 use crate::snapshot::{self, Frozen};
 use crate::table::{Base, Cluster, Clusters, Entry, Staged, View, Window};
+use crate::writer::{self, Durable, Writer};
 use crate::{Batch, Change, ClusterId, CommitError, Cursor, Expect, HistoryError, TableName};
 use clock::SharedClock;
 use parking_lot::{Mutex, RwLock};
@@ -12,8 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// Knobs with defaults that suit a server.
 #[derive(Clone)]
@@ -30,6 +31,13 @@ pub struct Options {
     pub history_seconds: i64,
     /// A segment longer than this starts a new one behind a snapshot.
     pub segment_bytes: u64,
+    /// Whether the writer is a thread of its own, for a store that is busy, or made when there is something to write,
+    /// for one of many.
+    pub own_thread: bool,
+    /// The store holds one cluster and calls it so, whatever its log does.
+    pub only: Option<ClusterId>,
+    /// What many clusters have in common, across stores.
+    pub shared: Shared,
 }
 
 impl Options {
@@ -42,6 +50,22 @@ impl Options {
             max_total_history_bytes: 96 << 20,
             history_seconds: 75,
             segment_bytes: 64 << 20,
+            own_thread: true,
+            only: None,
+            shared: Shared::default(),
+        }
+    }
+
+    /// For one cluster among hundreds: little history, no thread.
+    pub fn small(clock: SharedClock, only: ClusterId) -> Options {
+        Options {
+            min_events: 256,
+            max_history_bytes: 8 << 20,
+            max_total_history_bytes: 1 << 20,
+            segment_bytes: 8 << 20,
+            own_thread: false,
+            only: Some(only),
+            ..Options::new(clock)
         }
     }
 }
@@ -50,36 +74,34 @@ impl Options {
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
-struct Inner {
-    clusters: RwLock<Clusters>,
-    options: Options,
-    writer: Writer,
+pub(crate) struct Inner {
+    pub(crate) clusters: RwLock<Clusters>,
+    pub(crate) options: Options,
+    pub(crate) writer: Writer,
     /// Readers of all clusters at once; those that are gone are forgotten at the next write.
     feeds: RwLock<Vec<std::sync::Weak<feed::Shared>>>,
     /// Bytes of all tables' histories.
     history: AtomicUsize,
     /// A sync failed; set by the writer, read by health checks.
-    poisoned: std::sync::atomic::AtomicBool,
+    pub(crate) poisoned: std::sync::atomic::AtomicBool,
+    seal: RwLock<Option<Arc<dyn Seal>>>,
+    /// Whether some object cannot be read.
+    locked: std::sync::atomic::AtomicBool,
 }
 
-enum Writer {
-    /// No disk: a commit is a critical section.
-    Memory(Mutex<()>),
-    Durable {
-        queue: Mutex<Option<mpsc::Sender<Request>>>,
-        thread: Mutex<Option<JoinHandle<()>>>,
-    },
-}
-
-enum Work {
+pub(crate) enum Work {
     Commit(Batch),
     Found(ClusterId, Arc<Base>),
     DropCluster(ClusterId),
+    Seal(Arc<dyn Seal>),
+    Join(Box<Directory>, oneshot::Sender<Result<(), MemberError>>),
+    /// Nothing but a reason to look whether somebody has left.
+    Look,
 }
 
-struct Request {
-    work: Work,
-    reply: oneshot::Sender<Result<Vec<Arc<Entry>>, CommitError>>,
+pub(crate) struct Request {
+    pub(crate) work: Work,
+    pub(crate) reply: oneshot::Sender<Result<Vec<Arc<Entry>>, CommitError>>,
 }
 
 /// What a table keeps when memory is short, at least and at most, and for how long: enough for a watcher that
@@ -88,62 +110,66 @@ const FEW_EVENTS: usize = 32;
 const MORE_EVENTS: usize = 256;
 const FEW_SECONDS: i64 = 5;
 
-/// Waiting requests beyond this make callers wait: overload is felt, not hidden.
-const QUEUE: usize = 1024;
-/// One sync serves at most this many commits, so that the first of a burst is not kept waiting.
-const GROUP: usize = 256;
-
 impl Store {
     /// Nothing survives the process.
     pub fn memory(options: Options) -> Store {
-        Store(Arc::new(Inner {
-            clusters: RwLock::default(),
-            options,
-            writer: Writer::Memory(Mutex::new(())),
-            feeds: RwLock::default(),
-            history: AtomicUsize::new(0),
-            poisoned: false.into(),
-        }))
+        Store::made(Clusters::default(), options, Writer::Memory(Mutex::new(())))
     }
 
     /// Opens or creates a data directory, recovering what was acknowledged.
     pub fn open(dir: &Path, options: Options) -> Result<Store, OpenError> {
-        let (log, clusters) = Log::open(dir)?;
-        let (tx, rx) = mpsc::channel(QUEUE);
-        let store = Store(Arc::new(Inner {
+        let (log, clusters) = Log::open(dir, &options)?;
+        Store::durable(Logs::one(log), clusters, options).map_err(|source| OpenError::Io {
+            action: "start a writer for",
+            path: dir.to_owned(),
+            source,
+        })
+    }
+
+    /// One store of several directories, `size` when all are there; `fresh` names the cluster if they begin one.
+    /// Blocks. Directories that cannot be a store yet are given back.
+    pub fn of_members(
+        dirs: Vec<Directory>,
+        size: usize,
+        fresh: &str,
+        options: Options,
+    ) -> Result<Store, (Vec<Directory>, MemberError)> {
+        let (logs, clusters) = Logs::form(dirs, size, fresh)?;
+        Store::durable(logs, clusters, options).map_err(|source| {
+            (Vec::new(), MemberError::Io { action: "start a writer for", member: "all".into(), source })
+        })
+    }
+
+    fn made(clusters: Clusters, options: Options, writer: Writer) -> Store {
+        Store(Arc::new(Inner {
             clusters: RwLock::new(clusters),
             options,
-            writer: Writer::Durable { queue: Mutex::new(Some(tx)), thread: Mutex::new(None) },
+            writer,
             feeds: RwLock::default(),
             history: AtomicUsize::new(0),
             poisoned: false.into(),
-        }));
-        let weak = Arc::downgrade(&store.0);
-        let handle = std::thread::Builder::new()
-            .name("ek-store-writer".into())
-            .spawn(move || {
-                let mut log = log;
-                let mut rx = rx;
-                let mut state = WriterState::default();
-                while let Some(first) = rx.blocking_recv() {
-                    let Some(inner) = weak.upgrade() else { return };
-                    let mut group = vec![first];
-                    while group.len() < GROUP
-                        && let Ok(r) = rx.try_recv()
-                    {
-                        group.push(r);
-                    }
-                    inner.run_group(&mut log, &mut state, group);
-                }
-                if let Some(t) = state.snapshotting.take() {
-                    let _ = t.join();
-                }
-            })
-            .map_err(|source| OpenError::Io { action: "start a writer for", path: dir.to_owned(), source })?;
-        if let Writer::Durable { thread, .. } = &store.0.writer {
-            *thread.lock() = Some(handle);
+            seal: RwLock::default(),
+            locked: false.into(),
+        }))
+    }
+
+    fn durable(logs: Logs, clusters: Clusters, options: Options) -> std::io::Result<Store> {
+        let own_thread = options.own_thread;
+        let store = Store::made(clusters, options, Writer::Durable(Box::new(Durable::new(logs))));
+        if own_thread {
+            writer::start(&store.0)?;
         }
         Ok(store)
+    }
+
+    /// A handle that does not keep the store.
+    pub fn downgrade(&self) -> WeakStore {
+        WeakStore(Arc::downgrade(&self.0))
+    }
+
+    /// Whether both are handles to the same store.
+    pub fn is(&self, other: &Store) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     fn cluster(&self, id: &ClusterId) -> Arc<RwLock<Cluster>> {
@@ -203,8 +229,21 @@ impl Store {
 
     /// Everything there is, and then everything that changes, in all clusters.
     pub fn feed(&self) -> Feed {
-        let (feed, weak) = Feed::new();
-        self.0.feeds.write().push(weak);
+        let feed = Feed::default();
+        self.feed_into(&feed.handle());
+        feed
+    }
+
+    /// The same, for a feed that tells of several stores.
+    pub fn feed_into(&self, feed: &FeedHandle) {
+        let Some(shared) = feed.0.upgrade() else { return };
+        {
+            let mut feeds = self.0.feeds.write();
+            if feeds.iter().any(|f| f.ptr_eq(&feed.0)) {
+                return;
+            }
+            feeds.push(feed.0.clone());
+        }
         for cluster in self.clusters() {
             let tables: Vec<_> = {
                 let c = self.cluster(&cluster);
@@ -213,7 +252,7 @@ impl Store {
             };
             for (table, objects) in tables {
                 for (key, entry) in &objects {
-                    feed.shared().push_present(Delta {
+                    shared.push_present(Delta {
                         cluster: cluster.clone(),
                         table: table.clone(),
                         key: key.clone(),
@@ -223,7 +262,16 @@ impl Store {
                 }
             }
         }
-        feed
+    }
+
+    /// Ends all feeds from this store: its clusters are out of sight, not gone.
+    pub fn end_feeds(&self) {
+        let clusters = self.clusters();
+        for feed in std::mem::take(&mut *self.0.feeds.write()) {
+            if let Some(f) = feed.upgrade() {
+                clusters.iter().for_each(|id| f.close_cluster(id));
+            }
+        }
     }
 
     /// Number of objects in each table of a cluster.
@@ -246,18 +294,75 @@ impl Store {
         self.submit(Work::DropCluster(id.clone())).await.map(|_| ())
     }
 
+    /// Seals what is written from now on, and opens what is there with the keys it brings. The writer does it, so
+    /// nothing is written under the old one afterwards.
+    pub async fn set_seal(&self, seal: Arc<dyn Seal>) -> Result<(), CommitError> {
+        self.submit(Work::Seal(seal)).await.map(|_| ())
+    }
+
+    /// Whether an object lies on disk as it would be written now.
+    pub fn is_current(&self, table: &TableName, entry: &Entry) -> bool {
+        self.0.seal.read().as_ref().is_none_or(|s| s.is_current(table, entry.stored()))
+    }
+
+    /// Whether some object is stored under a key that nobody has; see [`Entry::locked`].
+    pub fn has_locked(&self) -> bool {
+        self.0.locked.load(Ordering::Relaxed)
+    }
+
+    /// What is stored in another form than it is served in.
+    pub fn sealed(&self, id: &ClusterId) -> Vec<bytes::Bytes> {
+        let c = self.cluster(id);
+        let c = c.read();
+        c.tables.values().flat_map(|t| t.objects.values()).filter_map(|e| e.stored.clone()).collect()
+    }
+
+    /// Lets a member in, after bringing it up to date.
+    pub async fn join(&self, dir: Directory) -> Result<(), MemberError> {
+        let (tell, told) = oneshot::channel();
+        self.submit(Work::Join(Box::new(dir), tell)).await.map_err(|_| MemberError::Closed)?;
+        told.await.map_err(|_| MemberError::Closed)?
+    }
+
+    /// Lets go of a member's directory, soon; what is written from now on does not count it.
+    pub fn leave(&self, member: &str) {
+        if let Writer::Durable(d) = &self.0.writer {
+            d.leave(&self.0, member);
+        }
+    }
+
+    /// Returns when everything asked for before is done, members that were let go included.
+    pub async fn settled(&self) -> Result<(), CommitError> {
+        self.submit(Work::Look).await.map(|_| ())
+    }
+
+    /// How many members are up, and how many there should be.
+    pub fn members(&self) -> (usize, usize) {
+        match &self.0.writer {
+            Writer::Memory(_) => (1, 1),
+            Writer::Durable(d) => d.members(),
+        }
+    }
+
+    /// Which cluster its members' directories say they are of.
+    pub fn cluster_id(&self) -> Option<&str> {
+        match &self.0.writer {
+            Writer::Memory(_) => None,
+            Writer::Durable(d) => d.cluster.as_deref(),
+        }
+    }
+
+    pub(crate) fn freeze(&self) -> Vec<Frozen> {
+        snapshot::freeze(&self.0.clusters.read())
+    }
+
     async fn submit(&self, work: Work) -> Result<Vec<Arc<Entry>>, CommitError> {
         match &self.0.writer {
             Writer::Memory(lock) => {
                 let _one = lock.lock();
                 self.0.commit_in_memory(work)
             }
-            Writer::Durable { queue, .. } => {
-                let queue = queue.lock().clone().ok_or(CommitError::Closed)?;
-                let (reply, answer) = oneshot::channel();
-                queue.send(Request { work, reply }).await.map_err(|_| CommitError::Closed)?;
-                answer.await.map_err(|_| CommitError::Closed)?
-            }
+            Writer::Durable(d) => d.submit(&self.0, work).await,
         }
     }
 
@@ -265,35 +370,34 @@ impl Store {
     pub fn is_healthy(&self) -> bool {
         match &self.0.writer {
             Writer::Memory(_) => true,
-            Writer::Durable { queue, .. } => {
-                !self.0.poisoned.load(Ordering::Relaxed) && queue.lock().is_some()
+            Writer::Durable(d) => {
+                let (up, size) = d.members();
+                !self.0.poisoned.load(Ordering::Relaxed) && d.is_open() && up > size / 2
             }
         }
     }
 
-    /// Refuses new writes, finishes those accepted, and waits for the writer to end. Blocks.
+    /// Refuses new writes, finishes those accepted, and lets go of the disk. Blocks.
     pub fn close(&self) {
-        if let Writer::Durable { queue, thread } = &self.0.writer {
-            queue.lock().take();
-            let handle = thread.lock().take();
-            if let Some(h) = handle {
-                let _ = h.join();
-            }
+        if let Writer::Durable(d) = &self.0.writer {
+            d.close(&self.0);
         }
     }
 }
 
-/// What the writer thread remembers between groups.
-#[derive(Default)]
-struct WriterState {
-    poisoned: bool,
-    snapshotting: Option<JoinHandle<()>>,
-    frames: Vec<u8>,
+/// See [`Store::downgrade`].
+#[derive(Clone, Default)]
+pub struct WeakStore(std::sync::Weak<Inner>);
+
+impl WeakStore {
+    pub fn upgrade(&self) -> Option<Store> {
+        self.0.upgrade().map(Store)
+    }
 }
 
 /// Changes staged in the current group, not yet visible.
 #[derive(Default)]
-struct Overlay {
+pub(crate) struct Overlay {
     revisions: HashMap<ClusterId, u64>,
     entries: HashMap<(ClusterId, TableName, Arc<str>), Option<Arc<Entry>>>,
 }
@@ -316,7 +420,7 @@ impl Inner {
     }
 
     /// Checks expectations and gives each operation its revision. On error the overlay is unchanged.
-    fn stage(&self, batch: Batch, overlay: &mut Overlay) -> Result<Vec<Staged>, CommitError> {
+    pub(crate) fn stage(&self, batch: Batch, overlay: &mut Overlay) -> Result<Vec<Staged>, CommitError> {
         let cluster = self.clusters.read().get(&batch.cluster).cloned();
         let cluster = cluster.ok_or_else(|| CommitError::NoCluster(batch.cluster.clone()))?;
         let published = cluster.read();
@@ -342,6 +446,7 @@ impl Inner {
                 return Err(CommitError::Conflict { index, table, key, current: now });
             }
         }
+        let seal = self.seal.read().clone();
         let mut revision = overlay.revisions.get(&batch.cluster).copied().unwrap_or(published.revision);
         let mut staged = Vec::with_capacity(batch.ops.len());
         for (op, key) in batch.ops.into_iter().zip(keys) {
@@ -351,7 +456,11 @@ impl Inner {
                 Change::Delete(d) => (d, true),
             };
             let bytes = draft.fill(revision);
-            let entry = Arc::new(Entry { bytes, revision, meta: draft.meta });
+            let stored = match &seal {
+                Some(seal) if !deleted => seal.seal(&op.table, &key, &bytes).map(bytes::Bytes::from),
+                _ => None,
+            };
+            let entry = Arc::new(Entry { stored, ..Entry::new(bytes, revision, draft.meta) });
             staged.push(Staged { table: op.table, key, entry, deleted });
         }
         overlay.revisions.insert(batch.cluster.clone(), revision);
@@ -362,7 +471,7 @@ impl Inner {
         Ok(staged)
     }
 
-    fn publish(&self, id: &ClusterId, staged: Vec<Staged>) {
+    pub(crate) fn publish(&self, id: &ClusterId, staged: Vec<Staged>) {
         let cluster = self.cluster(id);
         let now = self.options.clock.now();
         let window = self.window();
@@ -416,12 +525,12 @@ impl Inner {
         }
     }
 
-    fn found_now(&self, id: &ClusterId, base: &Base) {
+    pub(crate) fn found_now(&self, id: &ClusterId, base: &Base) {
         let mut clusters = self.clusters.write();
         clusters.entry(id.clone()).or_insert_with(|| Arc::new(RwLock::new(Cluster::on(base))));
     }
 
-    fn drop_now(&self, id: &ClusterId) {
+    pub(crate) fn drop_now(&self, id: &ClusterId) {
         // Watchers hold the cluster's Arc: emptying it closes their channels.
         if let Some(c) = self.clusters.write().remove(id) {
             let tables = std::mem::take(&mut c.write().tables);
@@ -448,123 +557,28 @@ impl Inner {
                 self.drop_now(&id);
                 Ok(Vec::new())
             }
+            Work::Seal(seal) => {
+                self.reseal(seal);
+                Ok(Vec::new())
+            }
+            Work::Join(..) | Work::Look => Ok(Vec::new()),
         }
     }
 
-    /// One group: stage all, write once, sync once, publish all, answer all.
-    fn run_group(&self, log: &mut Log, state: &mut WriterState, group: Vec<Request>) {
-        let mut overlay = Overlay::default();
-        let mut accepted = Vec::with_capacity(group.len());
-        state.frames.clear();
-        for Request { work, reply } in group {
-            if state.poisoned {
-                let _ = reply.send(Err(CommitError::Poisoned));
-                continue;
+    /// Opens what is there with other keys, and seals with them from now on.
+    pub(crate) fn reseal(&self, seal: Arc<dyn Seal>) {
+        let mut locked = false;
+        for cluster in self.clusters.read().values() {
+            let mut c = cluster.write();
+            for (name, table) in &mut c.tables {
+                let changed: Vec<_> = (table.objects.iter())
+                    .filter_map(|(k, e)| Some((k.clone(), seal::reopened(&*seal, name, k, e)?)))
+                    .collect();
+                table.objects.extend(changed.into_iter().map(|(k, e)| (k, Arc::new(e))));
+                locked |= table.objects.values().any(|e| e.locked.is_some());
             }
-            let mut founded = None;
-            let record = match work {
-                Work::Found(cluster, base) => {
-                    // Nobody writes to a cluster before it is founded, so it may be visible before it is durable.
-                    if self.clusters.read().contains_key(&cluster) {
-                        let _ = reply.send(Ok(Vec::new()));
-                        continue;
-                    }
-                    self.found_now(&cluster, &base);
-                    founded = Some(cluster.clone());
-                    Record::Commit { cluster, changes: base.changes() }
-                }
-                Work::Commit(batch) => {
-                    let cluster = batch.cluster.clone();
-                    match self.stage(batch, &mut overlay) {
-                        Ok(changes) => Record::Commit { cluster, changes },
-                        Err(e) => {
-                            let _ = reply.send(Err(e));
-                            continue;
-                        }
-                    }
-                }
-                Work::DropCluster(cluster) => Record::DropCluster { cluster },
-            };
-            record::frame(&mut state.frames, &record);
-            accepted.push((record, founded, reply));
         }
-        if accepted.is_empty() {
-            return;
-        }
-        let failure = match log.append(&state.frames) {
-            Ok(Ok(())) => None,
-            Ok(Err(e)) => Some(e),
-            Err(e) => {
-                state.poisoned = true;
-                self.poisoned.store(true, Ordering::Relaxed);
-                tracing::error!(error = %e, "the log could not be synced; refusing writes until restart");
-                Some(e)
-            }
-        };
-        if let Some(e) = failure {
-            let e = Arc::new(e);
-            for (_, founded, reply) in accepted {
-                if let Some(id) = founded {
-                    self.drop_now(&id);
-                }
-                let _ = reply.send(Err(CommitError::Log(e.clone())));
-            }
-            return;
-        }
-        for (record, founded, reply) in accepted {
-            let entries = match record {
-                _ if founded.is_some() => Vec::new(),
-                Record::Commit { cluster, changes } => {
-                    let entries = changes.iter().map(|s| s.entry.clone()).collect();
-                    self.publish(&cluster, changes);
-                    entries
-                }
-                Record::DropCluster { cluster } => {
-                    self.drop_now(&cluster);
-                    Vec::new()
-                }
-                Record::ClusterHead { .. } | Record::End { .. } => Vec::new(),
-            };
-            let _ = reply.send(Ok(entries));
-        }
-        if state.frames.capacity() > 8 << 20 {
-            state.frames = Vec::new();
-        }
-        self.snapshot_if_due(log, state);
-    }
-
-    fn snapshot_if_due(&self, log: &mut Log, state: &mut WriterState) {
-        let busy = state.snapshotting.as_ref().is_some_and(|t| !t.is_finished());
-        if log.len < self.options.segment_bytes || busy {
-            return;
-        }
-        let n = match log.rotate() {
-            Ok(n) => n,
-            Err(e) => {
-                // The old segment is still open and good; try again after the next group.
-                tracing::warn!(error = %e, "cannot start a new log segment");
-                return;
-            }
-        };
-        let frozen: Vec<Frozen> = self
-            .clusters
-            .read()
-            .iter()
-            .map(|(id, c)| {
-                let c = c.read();
-                // A restarted server has no ring, so each table's floor is its last change.
-                let tables =
-                    (c.tables.iter()).map(|(n, t)| (n.clone(), t.last_change(), t.objects.clone())).collect();
-                Frozen { cluster: id.clone(), revision: c.revision, tables }
-            })
-            .collect();
-        let dir = log.dir.clone();
-        let spawned = std::thread::Builder::new().name("ek-store-snapshot".into()).spawn(move || {
-            if let Err(e) = snapshot::write(&dir, n, &frozen) {
-                // Nothing is lost: the older snapshot and all segments are still there.
-                tracing::warn!(error = %e, "cannot write a snapshot");
-            }
-        });
-        state.snapshotting = spawned.ok();
+        self.locked.store(locked, Ordering::Relaxed);
+        *self.seal.write() = Some(seal);
     }
 }

@@ -34,10 +34,23 @@ pub struct News {
     pub deltas: Vec<Delta>,
     /// Clusters that are gone, with everything in them.
     pub dropped: Vec<ClusterId>,
+    /// Clusters that nobody serves any more. They may come back, and then all of their objects are news.
+    pub closed: Vec<ClusterId>,
 }
 
 /// The reading end.
+#[derive(Default)]
 pub struct Feed(Arc<Shared>);
+
+/// Names a feed to stores; does not keep it.
+#[derive(Clone)]
+pub struct FeedHandle(pub(crate) Weak<Shared>);
+
+impl FeedHandle {
+    pub fn is_read(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -52,14 +65,8 @@ struct Pending {
 }
 
 impl Feed {
-    pub(crate) fn new() -> (Feed, Weak<Shared>) {
-        let shared = Arc::<Shared>::default();
-        let weak = Arc::downgrade(&shared);
-        (Feed(shared), weak)
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.0
+    pub fn handle(&self) -> FeedHandle {
+        FeedHandle(Arc::downgrade(&self.0))
     }
 
     /// What has changed since the last call; empty when nothing has.
@@ -76,7 +83,8 @@ impl Feed {
             let woken = self.0.wake.notified();
             {
                 let pending = self.0.pending.lock();
-                if !pending.news.deltas.is_empty() || !pending.news.dropped.is_empty() {
+                let news = &pending.news;
+                if !news.deltas.is_empty() || !news.dropped.is_empty() || !news.closed.is_empty() {
                     return;
                 }
             }
@@ -111,12 +119,20 @@ impl Shared {
     }
 
     pub(crate) fn drop_cluster(&self, id: &ClusterId) {
+        self.forget(id, |news| news.dropped.push(id.clone()));
+    }
+
+    pub(crate) fn close_cluster(&self, id: &ClusterId) {
+        self.forget(id, |news| news.closed.push(id.clone()));
+    }
+
+    fn forget(&self, id: &ClusterId, note: impl FnOnce(&mut News)) {
         let mut pending = self.pending.lock();
         pending.news.deltas.retain(|d| d.cluster != *id);
         let places = pending.news.deltas.iter().enumerate();
         let places = places.map(|(i, d)| ((d.cluster.clone(), d.table.clone(), d.key.clone()), i)).collect();
         pending.places = places;
-        pending.news.dropped.push(id.clone());
+        note(&mut pending.news);
         drop(pending);
         self.wake.notify_one();
     }

@@ -16,24 +16,34 @@
 //! times its throughput, reads never need its index because the map is authoritative, and recovery rules
 //! (cut a torn tail, refuse a hole in the middle) are easier to state and test on a file we frame ourselves.
 //!
+//! * A store's log may lie in several directories, its members, of which a majority decides (`members`); it may be
+//!   copied while in use and made again from the copy (`backup`); objects may be stored sealed (`seal`).
+//!
 //! The store knows nothing of HTTP, kinds or schemas. [`ClusterId`] is part of every key.
 
+mod backup;
 mod cursor;
 mod engine;
 mod feed;
 mod log;
+mod members;
 mod meta;
 mod record;
+mod seal;
 mod snapshot;
 mod table;
 #[cfg(test)]
 mod tests;
+mod writer;
 
+pub use backup::{Backup, BackupError, restore, verify};
 pub use cursor::{Cursor, Next};
-pub use engine::{Options, Store};
-pub use feed::{Delta, Feed, News};
-pub use log::OpenError;
+pub use engine::{Options, Store, WeakStore};
+pub use feed::{Delta, Feed, FeedHandle, News};
+pub use log::{OpenError, Shared};
+pub use members::{Directory, MemberError};
 pub use meta::{Meta, Owner};
+pub use seal::Seal;
 pub use table::{Base, Entry, Event, EventKind, View};
 
 use bytes::Bytes;
@@ -131,6 +141,9 @@ pub enum CommitError {
     /// An earlier sync failed, so what is on disk is unknown; only a restart can tell.
     #[error("storage is read-only after a failed sync; restart the server to recover from its log")]
     Poisoned,
+    /// Too few members are up.
+    #[error("etcdserver: no leader: {up} of {size} members are up")]
+    NoQuorum { up: usize, size: usize },
     #[error("storage is shutting down")]
     Closed,
 }

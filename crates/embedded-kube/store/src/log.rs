@@ -5,15 +5,15 @@
 //! there with nothing valid behind it is a torn tail and is cut. A bad frame anywhere else means the disk
 //! lost acknowledged data, and opening refuses rather than serve a history with a hole.
 
-use crate::ClusterId;
 use crate::record::{self, Record};
 use crate::table::{Cluster, Clusters, Entry, Staged, Table};
-use parking_lot::RwLock;
+use crate::{ClusterId, Options};
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -33,7 +33,7 @@ pub enum OpenError {
     MissingSegment { path: PathBuf, missing: u64 },
 }
 
-fn io_err(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+pub(crate) fn io_err(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
     move |source| OpenError::Io { action, path: path.to_owned(), source }
 }
 
@@ -61,10 +61,12 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 impl Log {
-    pub(crate) fn open(dir: &Path) -> Result<(Log, Clusters), OpenError> {
+    pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Log, Clusters), OpenError> {
         fs::create_dir_all(dir).map_err(io_err("create", dir))?;
         let lock = lock(dir)?;
-        let mut clusters = Recovered::default();
+        let fresh =
+            || Recovered { only: options.only.clone(), shared: options.shared.clone(), ..Default::default() };
+        let mut clusters = fresh();
         let (segments, snapshots) = scan(dir)?;
         let mut first = 0;
         for n in snapshots.iter().rev() {
@@ -75,7 +77,7 @@ impl Log {
             }
             // Incomplete: the rename came before a crash lost its data. Older state is still here.
             tracing::warn!(path = %path.display(), "ignoring an incomplete snapshot");
-            clusters = Recovered::default();
+            clusters = fresh();
         }
         let live: Vec<u64> = segments.into_iter().filter(|n| *n >= first).collect();
         for (i, n) in live.iter().enumerate() {
@@ -227,12 +229,17 @@ fn load_snapshot(path: &Path, clusters: &mut Recovered) -> Result<bool, OpenErro
     Ok(complete)
 }
 
-/// The state so far, and what clusters were founded on: found in several, kept once.
+/// The state so far.
 #[derive(Default)]
 struct Recovered {
     clusters: Clusters,
-    shared: HashMap<u64, Arc<Entry>>,
+    shared: Shared,
+    only: Option<ClusterId>,
 }
+
+/// What clusters were founded on, found again in several logs and kept once. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Shared(Arc<Mutex<HashMap<u64, Weak<Entry>>>>);
 
 /// Founding objects have the first revisions of their cluster.
 const FOUNDING: u64 = 512;
@@ -243,16 +250,19 @@ impl Recovered {
             return change;
         }
         let sum = xxhash_rust::xxh3::xxh3_64(&change.entry.bytes);
-        let known = self.shared.entry(sum).or_insert_with(|| change.entry.clone());
-        if known.bytes == change.entry.bytes {
-            change.entry = known.clone();
+        let mut shared = self.shared.0.lock();
+        match shared.get(&sum).and_then(Weak::upgrade) {
+            Some(known) if known.bytes == change.entry.bytes => change.entry = known,
+            Some(_) => {}
+            None => _ = shared.insert(sum, Arc::downgrade(&change.entry)),
         }
         change
     }
 }
 
-fn cluster<'a>(clusters: &'a mut Recovered, id: &ClusterId) -> &'a Arc<RwLock<Cluster>> {
-    clusters.clusters.entry(id.clone()).or_default()
+fn cluster(clusters: &mut Recovered, id: ClusterId) -> &Arc<RwLock<Cluster>> {
+    let id = clusters.only.clone().unwrap_or(id);
+    clusters.clusters.entry(id).or_default()
 }
 
 /// Applies a record without history: a restarted server has the state, and the floor of each table says
@@ -261,7 +271,7 @@ fn apply(record: Record, clusters: &mut Recovered) {
     match record {
         Record::Commit { cluster: id, changes } => {
             let changes: Vec<_> = changes.into_iter().map(|c| clusters.share(c)).collect();
-            let mut c = cluster(clusters, &id).write();
+            let mut c = cluster(clusters, id).write();
             for change in changes {
                 let revision = change.entry.revision;
                 c.revision = c.revision.max(revision);
@@ -275,10 +285,10 @@ fn apply(record: Record, clusters: &mut Recovered) {
             }
         }
         Record::DropCluster { cluster } => {
-            clusters.clusters.remove(&cluster);
+            clusters.clusters.remove(clusters.only.as_ref().unwrap_or(&cluster));
         }
         Record::ClusterHead { cluster: id, revision, floors } => {
-            let mut c = cluster(clusters, &id).write();
+            let mut c = cluster(clusters, id).write();
             c.revision = c.revision.max(revision);
             for (name, floor) in floors {
                 c.tables.entry(name).or_insert_with(|| Table::new(0)).floor = floor;

@@ -83,7 +83,7 @@ fn encode(out: &mut Vec<u8>, record: &Record) {
                 put_str(out, c.table.as_bytes());
                 put_str(out, c.key.as_bytes());
                 // A deletion needs no last state: history does not survive a restart.
-                put_str(out, if c.deleted { b"" } else { &c.entry.bytes });
+                put_str(out, if c.deleted { b"" } else { c.entry.stored() });
             }
         }
         Record::DropCluster { cluster } => {
@@ -147,8 +147,17 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
                 let table = Arc::from(r.text()?);
                 let key = Arc::from(r.text()?);
                 let body = r.bytes()?;
-                let meta = if deleted { Meta::default() } else { Meta::from_bytes(body).ok()? };
-                let entry = Arc::new(Entry { bytes: Bytes::copy_from_slice(body), revision, meta });
+                let bytes = Bytes::copy_from_slice(body);
+                let entry = match body.first() {
+                    _ if deleted => Entry::new(bytes, revision, Meta::default()),
+                    // Objects are JSON; anything else was sealed by somebody who has yet to bring the keys.
+                    Some(b'{') => {
+                        let meta = Meta::from_bytes(body).ok()?;
+                        Entry::new(bytes, revision, meta)
+                    }
+                    _ => crate::seal::closed(bytes, revision),
+                };
+                let entry = Arc::new(entry);
                 changes.push(Staged { table, key, entry, deleted });
             }
             Record::Commit { cluster, changes }

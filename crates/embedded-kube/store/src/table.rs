@@ -15,6 +15,26 @@ pub struct Entry {
     pub bytes: Bytes,
     pub revision: u64,
     pub meta: Meta,
+    /// What lies on disk, where that is something else: see [`crate::Seal`].
+    pub(crate) stored: Option<Bytes>,
+    /// Why the object cannot be read; its bytes are then what is stored.
+    pub(crate) locked: Option<Arc<str>>,
+}
+
+impl Entry {
+    pub fn new(bytes: Bytes, revision: u64, meta: Meta) -> Entry {
+        Entry { bytes, revision, meta, stored: None, locked: None }
+    }
+
+    /// As it lies on disk.
+    pub fn stored(&self) -> &Bytes {
+        self.stored.as_ref().unwrap_or(&self.bytes)
+    }
+
+    /// Why the object cannot be read, if it cannot.
+    pub fn locked(&self) -> Option<&str> {
+        self.locked.as_deref()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +203,7 @@ impl Base {
         let mut base = Base { revision: 0, tables: HashMap::new() };
         for (table, key, draft) in objects {
             base.revision += 1;
-            let entry = Entry { bytes: draft.fill(base.revision), revision: base.revision, meta: draft.meta };
+            let entry = Entry::new(draft.fill(base.revision), base.revision, draft.meta);
             base.tables.entry(table).or_default().insert(Arc::from(key), Arc::new(entry));
         }
         base

@@ -1,3 +1,5 @@
+mod members;
+
 use crate::*;
 use std::fs;
 use std::path::Path;

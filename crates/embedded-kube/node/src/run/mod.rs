@@ -30,6 +30,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use volumes::{PodVolumes, VolumeWorld};
 
@@ -64,6 +65,7 @@ struct PodRun {
     volumes: Option<PodVolumes>,
     refs: Vec<(bool, String)>,
     notes: Vec<Note>,
+    files: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -249,6 +251,7 @@ impl Runtime {
             volumes: None,
             refs: Vec::new(),
             notes: Vec::new(),
+            files: watch::Sender::new(0),
         });
         run.volumes.take().unwrap_or_else(|| PodVolumes::new(dir))
     }
@@ -285,6 +288,13 @@ impl Runtime {
         }
         let labels = pod["metadata"]["labels"].as_object().into_iter().flatten();
         let ns = object::namespace(pod);
+        let files = match self.runs.lock().pods.get(object::uid(pod)) {
+            Some(run) => {
+                run.files.send_if_modified(|v| std::mem::replace(v, volumes.version()) != volumes.version());
+                run.files.subscribe()
+            }
+            None => watch::Sender::new(0).subscribe(),
+        };
         let user = User::service_account(ns, volumes::account(pod)).authenticated();
         Ok(ProgramContext(Arc::new(ContextParts {
             cluster: access.id().clone(),
@@ -303,6 +313,7 @@ impl Runtime {
             ports: Arc::new(Mutex::new(ports)),
             nodes: Arc::downgrade(inner),
             clock: self.clock.clone(),
+            files,
         })))
     }
 
@@ -388,6 +399,7 @@ impl Runtime {
         if result.is_ok() {
             run.refs = refs;
         }
+        run.files.send_if_modified(|v| std::mem::replace(v, volumes.version()) != volumes.version());
         run.volumes = Some(volumes);
         next
     }
@@ -398,6 +410,13 @@ impl Runtime {
         let uid = runs.keys.get(cluster)?.get(key)?;
         let pod = runs.pods.get(uid)?;
         pod.containers.values().find_map(|c| c.ports.lock().get(&port).map(|p| p.address))
+    }
+
+    /// The same, if somebody listens there already.
+    pub(crate) fn listening(&self, cluster: &ClusterId, key: &str, port: u16) -> Option<SocketAddr> {
+        let runs = self.runs.lock();
+        let pod = runs.pods.get(runs.keys.get(cluster)?.get(key)?)?;
+        pod.containers.values().find_map(|c| probe::taken(&c.ports, port))
     }
 
     /// A container's log: of this run or of the one before.

@@ -29,6 +29,9 @@ impl Role {
     }
 }
 
+/// How soon a container that is not ready yet is looked at again, at first.
+const EAGER: Duration = Duration::from_millis(25);
+
 /// One probe of one container.
 #[derive(Clone)]
 pub(crate) struct Probe {
@@ -87,13 +90,34 @@ impl Probe {
         let (mut successes, mut failures) = (0u64, 0u64);
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // Until it has been well once, it is looked at between the ticks, too: a container that becomes ready right
+        // after a look need not wait for the next one. Only what is seen at a tick counts against it.
+        let mut eager = (self.role != Role::Liveness).then_some(EAGER);
         loop {
-            ticks.tick().await;
+            let between = async {
+                match eager {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let counts = tokio::select! {
+                biased;
+                _ = ticks.tick() => true,
+                () = between => false,
+            };
             let timeout = self.seconds("timeoutSeconds", 1).max(Duration::from_millis(100));
             let seen = match tokio::time::timeout(timeout, self.look()).await {
                 Ok(r) => r,
                 Err(_) => Err("context deadline exceeded".to_owned()),
             };
+            match (&seen, eager) {
+                (Ok(()), _) => eager = None,
+                (Err(_), Some(wait)) => eager = Some((wait * 2).min(period)),
+                (Err(_), None) => {}
+            }
+            if seen.is_err() && !counts {
+                continue;
+            }
             let verdict = match seen {
                 Ok(()) => {
                     (successes, failures) = (successes.saturating_add(1), 0);
@@ -144,12 +168,14 @@ impl Probe {
     /// The loopback address of a port that the program has taken.
     fn address(&self, port: &Value) -> Result<SocketAddr, String> {
         let number = port_number(&self.container, port).ok_or_else(|| format!("port {port} is not known"))?;
+        // Another container of the pod may answer for this one.
         taken(&self.ctx.0.ports, number)
+            .or_else(|| self.ctx.local(number))
             .ok_or_else(|| format!("dial tcp {}:{number}: connect: connection refused", self.ctx.pod_ip()))
     }
 }
 
-fn taken(ports: &Mutex<HashMap<u16, Port>>, number: u16) -> Option<SocketAddr> {
+pub(crate) fn taken(ports: &Mutex<HashMap<u16, Port>>, number: u16) -> Option<SocketAddr> {
     ports.lock().get(&number).filter(|p| p.listener.is_none()).map(|p| p.address)
 }
 
@@ -212,7 +238,7 @@ async fn http(address: SocketAddr, get: &Value) -> Result<(), String> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
     let driver = tokio::spawn(connection);
-    let path = get["path"].as_str().filter(|p| p.starts_with('/')).unwrap_or("/");
+    let path = format!("/{}", get["path"].as_str().unwrap_or_default().trim_start_matches('/'));
     let mut request = http::Request::get(path)
         .header(http::header::HOST, address.to_string())
         .header(http::header::USER_AGENT, "kube-probe/1.34");

@@ -85,6 +85,11 @@ impl PodVolumes {
         PodVolumes { dir, ..PodVolumes::default() }
     }
 
+    /// Counts what was written.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Brings all volumes up to date; what has not changed is not written.
     pub(crate) async fn update(&mut self, world: &VolumeWorld<'_>) -> Result<(), Blocked> {
         self.refs.clear();
@@ -101,7 +106,7 @@ impl PodVolumes {
                 {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
             ]);
             let mut payload = self.projected(world, ACCOUNT_VOLUME, &sources).await?;
-            payload.entry("ca.crt".into()).or_insert_with(|| world.access.ca_pem().into());
+            payload.entry("ca.crt".into()).or_insert_with(|| world.access.ca_pem().into_bytes());
             let dir = self.write(ACCOUNT_VOLUME, payload, 0o644).await?;
             self.places.insert(ACCOUNT_VOLUME.into(), dir);
         }

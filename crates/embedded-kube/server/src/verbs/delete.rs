@@ -144,6 +144,7 @@ pub(super) async fn delete_one(call: &Call, name: &str, options: &DeleteOptions)
     for _ in 0..64 {
         let entry =
             call.cluster.entry(&res.table, &call.info.namespace, name).ok_or_else(|| res.not_found(name))?;
+        super::readable(&entry)?;
         let old = call.cluster.read(res, &entry).await?;
         check_preconditions(call, name, &old, options)?;
         call.refuse_protected(name)?;

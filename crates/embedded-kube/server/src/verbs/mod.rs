@@ -48,9 +48,30 @@ pub struct Call {
     pub warnings: Arc<Mutex<Vec<String>>>,
     /// What admission has to say to the audit log.
     pub annotations: Arc<Mutex<Vec<(String, String)>>>,
+    /// Ends its streams, where its socket ends before the cluster does.
+    pub stop: Option<tokio_util::sync::CancellationToken>,
+}
+
+/// An object that is stored under a key we do not have is an error, not an absent object.
+pub(crate) fn readable(entry: &Entry) -> Result<(), Status> {
+    entry.locked().map_or(Ok(()), |why| Err(Status::internal(why)))
 }
 
 impl Call {
+    /// Done when streams have to end: with the cluster, or with the socket they came by.
+    pub fn ending(&self) -> futures::future::BoxFuture<'static, ()> {
+        let cluster = self.cluster.shutdown.clone();
+        match self.stop.clone() {
+            None => Box::pin(cluster.cancelled_owned()),
+            Some(socket) => Box::pin(async move {
+                tokio::select! {
+                    () = cluster.cancelled() => {}
+                    () = socket.cancelled() => {}
+                }
+            }),
+        }
+    }
+
     /// The form the client takes the answer in; `transforms` if it may be a table or metadata alone.
     pub(crate) fn accepted(&self, transforms: bool) -> Result<Accepted, Status> {
         negotiate::accept(&self.headers, transforms, !self.res.is_custom())
@@ -72,9 +93,9 @@ impl Call {
 
     /// The object this request names.
     pub fn live(&self) -> Result<Arc<Entry>, Status> {
-        self.cluster
-            .entry(&self.res.table, &self.info.namespace, &self.info.name)
-            .ok_or_else(|| self.res.not_found(&self.info.name))
+        let entry = self.cluster.entry(&self.res.table, &self.info.namespace, &self.info.name);
+        let entry = entry.ok_or_else(|| self.res.not_found(&self.info.name))?;
+        readable(&entry).map(|()| entry)
     }
 
     pub fn flags(&self) -> Flags {

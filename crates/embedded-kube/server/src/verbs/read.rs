@@ -237,7 +237,25 @@ fn page(call: &Call, filter: &Filter) -> Result<Page, Status> {
             }
         },
     };
-    Ok(cut(&view, filter, start.as_deref(), limit, born))
+    let page = cut(&view, filter, start.as_deref(), limit, born);
+    all_readable(call, &view)?;
+    Ok(page)
+}
+
+/// One object that cannot be read spoils the list: leaving it out would look like its deletion.
+pub(super) fn all_readable(call: &Call, view: &View) -> Result<(), Status> {
+    if !call.cluster.store.has_locked() {
+        return Ok(());
+    }
+    let ns = &call.info.namespace;
+    let asked = |key: &str| ns.is_empty() || key.split_once('/').is_some_and(|(n, _)| n == ns);
+    match view.objects.iter().find_map(|(k, e)| Some((k, e.locked().filter(|_| asked(k))?))) {
+        Some((key, why)) => {
+            let path = format!("/kubernetes.io/{}/{key}", call.res.table.trim_start_matches('/'));
+            Err(Status::internal(format!("unable to transform key {path:?}: {why}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The next `limit` selected objects (0: all) from `start` on.

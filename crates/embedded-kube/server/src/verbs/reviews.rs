@@ -180,7 +180,7 @@ async fn token_review(call: &Call, spec: &Value) -> Result<Value, Status> {
     }
     let mut audiences: Vec<String> = ek_meta::object::strings(&spec["audiences"]);
     if audiences.is_empty() {
-        audiences = call.cluster.identity.audiences.clone();
+        audiences = call.cluster.identity.audiences().to_vec();
     }
     Ok(match call.cluster.user_of_token(token, &audiences).await {
         Ok((user, shared)) => {

@@ -45,7 +45,7 @@ pub async fn create(call: &Call) -> Result<Reply, Status> {
     }
     let mut audiences: Vec<String> = ek_meta::object::strings(&spec["audiences"]);
     if audiences.is_empty() {
-        audiences = call.cluster.identity.audiences.clone();
+        audiences = call.cluster.identity.audiences().to_vec();
     }
     let mut private = Private {
         namespace: ns.clone(),

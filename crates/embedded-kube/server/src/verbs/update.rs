@@ -3,9 +3,9 @@
 
 use super::Call;
 use super::accept::Source;
+use super::create;
 use super::graft::{date_conditions, graft};
 use super::write::{VersionTypes, reset_fields};
-use super::{create, write};
 use crate::admission::Operation;
 use crate::cluster::tables;
 use crate::wire::body::{self, Decoded, Oddities};
@@ -340,7 +340,7 @@ pub(super) async fn run_steps(
         }
         let Next { object: new, applied } = match step(&old)? {
             Step::Write(next) => next,
-            Step::Keep if write::is_current(res, &entry) && !entry.meta.deleting && may_keep(call) => {
+            Step::Keep if call.is_current(&entry) && !entry.meta.deleting && may_keep(call) => {
                 return Ok((entry, true));
             }
             Step::Keep => Next { object: old.clone(), applied: true },
@@ -411,7 +411,7 @@ pub(super) async fn run_steps(
                 Err(()) => continue,
             }
         }
-        if new == old && write::is_current(res, &entry) {
+        if new == old && call.is_current(&entry) {
             return Ok((entry, false));
         }
         match call.store(new, Expect::Revision(entry.revision), options.dry_run).await? {

@@ -21,7 +21,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// No watch is asked to last longer, in seconds: far times overflow clocks.
@@ -60,7 +59,7 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
         deadline: now + Duration::from_secs(seconds),
         next_bookmark: now + BOOKMARK_EVERY,
         timer: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(seconds))),
-        shutdown: Box::pin(call.cluster.shutdown.clone().cancelled_owned()),
+        shutdown: call.ending(),
         ended: false,
     };
     let store = &call.cluster.store;
@@ -78,6 +77,7 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
                 // The bookmark that ends it goes to those who take bookmarks.
                 w.initial_end = bookmarks.then_some(view.revision);
             }
+            super::read::all_readable(call, &view)?;
             w.pending = (view.objects.iter())
                 .filter(|(k, e)| w.filter.matches(k, e))
                 .map(|(_, e)| e.clone())
@@ -207,7 +207,7 @@ struct Watcher {
     next_bookmark: Instant,
     /// Registered once and moved when its time changes: an entry per wait would cost more than the event.
     timer: Pin<Box<Sleep>>,
-    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    shutdown: futures::future::BoxFuture<'static, ()>,
     ended: bool,
 }
 
@@ -412,7 +412,7 @@ fn at_revision(entry: &Entry, revision: u64) -> Entry {
         }
         None => text.clone(),
     };
-    Entry { bytes, revision, meta: entry.meta.clone() }
+    Entry::new(bytes, revision, entry.meta.clone())
 }
 
 /// Names an encoding of an event.

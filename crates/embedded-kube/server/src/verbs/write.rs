@@ -241,7 +241,7 @@ impl Call {
                 _ => String::new(),
             };
             let bytes = encode::preview(&stored, &res.storage_head, &revision).into();
-            return Ok(Ok(Arc::new(Entry { bytes, revision: 0, meta: draft.meta })));
+            return Ok(Ok(Arc::new(Entry::new(bytes, 0, draft.meta))));
         }
         let batch = Batch::one(&self.cluster.id, &res.table, key, expect, Change::Put(draft));
         match self.cluster.store.commit(batch).await {
@@ -263,7 +263,7 @@ impl Call {
         let draft = encode::draft(&stored, &res.storage_head, res.stamp());
         if dry_run {
             let bytes = encode::preview(&stored, &res.storage_head, &revision.to_string()).into();
-            return Ok(Ok(Arc::new(Entry { bytes, revision, meta: draft.meta })));
+            return Ok(Ok(Arc::new(Entry::new(bytes, revision, draft.meta))));
         }
         let key = ek_store::object_key(object::namespace(obj), object::name(obj));
         let batch =
@@ -292,7 +292,10 @@ impl Call {
 /// As etcd bounds a request.
 const MAX_OBJECT: usize = 1536 << 10;
 
-/// Whether stored bytes already are what this resource would write: a no-op may then leave them.
-pub fn is_current(res: &Resource, entry: &Entry) -> bool {
-    entry.meta.schema_stamp == res.stamp() || entry.meta.schema_stamp == 0
+impl Call {
+    /// Whether stored bytes already are what would be written: a no-op may then leave them.
+    pub fn is_current(&self, entry: &Entry) -> bool {
+        let stamp = entry.meta.schema_stamp;
+        (stamp == self.res.stamp() || stamp == 0) && self.cluster.store.is_current(&self.res.table, entry)
+    }
 }

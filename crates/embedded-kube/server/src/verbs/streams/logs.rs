@@ -55,9 +55,9 @@ pub(super) fn run(call: &Call, pod: Value) -> Result<Reply, Status> {
     let (previous, follow) = (call.params.flag("previous"), call.params.flag("follow"));
     waiting(&at.pod, &at.container, previous)?;
     let log = call.cluster.pods.get().logs(&at, previous, follow)?;
-    let stop = call.cluster.shutdown.clone();
+    let stop = call.ending();
     let lines = limited(shown(log, &options), options.limit);
-    Ok(respond::stream("text/plain", lines.take_until(stop.cancelled_owned())))
+    Ok(respond::stream("text/plain", lines.take_until(stop)))
 }
 
 /// A container that has not run has no log.

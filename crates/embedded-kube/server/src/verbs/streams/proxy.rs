@@ -124,8 +124,7 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Status> {
     let frames = BodyStream::new(body).map(|f| f.ok().and_then(|f| f.into_data().ok()));
     let chunks = frames.take_while(|c| std::future::ready(c.is_some())).map(Option::unwrap_or_default);
     let chunks = chunks.filter(|c: &Bytes| std::future::ready(!c.is_empty()));
-    let mut reply =
-        Response::new(Body::stream(chunks.take_until(call.cluster.shutdown.clone().cancelled_owned())));
+    let mut reply = Response::new(Body::stream(chunks.take_until(call.ending())));
     *reply.status_mut() = parts.status;
     copy(&parts.headers, reply.headers_mut());
     Ok(reply)

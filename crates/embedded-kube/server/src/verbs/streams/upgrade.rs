@@ -88,7 +88,7 @@ where
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(Status::internal)?;
     reply.headers_mut().insert("sec-websocket-accept", accept);
     reply.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static(protocol));
-    let stop = call.cluster.shutdown.clone();
+    let stop = call.ending();
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
         let config =
@@ -96,7 +96,7 @@ where
         let socket =
             WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
         tokio::select! {
-            () = stop.cancelled() => {}
+            () = stop => {}
             () = then(socket) => {}
         }
     });
@@ -112,11 +112,11 @@ where
     let upgrade = taken(call)?;
     let mut reply = switching("SPDY/3.1");
     reply.headers_mut().insert("x-stream-protocol-version", HeaderValue::from_static(protocol));
-    let stop = call.cluster.shutdown.clone();
+    let stop = call.ending();
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
         tokio::select! {
-            () = stop.cancelled() => {}
+            () = stop => {}
             () = then(TokioIo::new(upgraded)) => {}
         }
     });

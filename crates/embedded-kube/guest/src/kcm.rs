@@ -1,0 +1,75 @@
+//! `kube-controller-manager`: its controllers are this process's; what it brings is its keys.
+//!
+//! While it runs, requests for certificates in the guest are signed by the authority in its mounts
+//! (`cluster-signing-cert-file`), and pods of the guest are told to trust its root certificates (`root-ca-file`).
+
+use crate::{Guests, kas::config, tls};
+use ek_auth::pki::{Authority, Pair, Secret};
+use ek_node::{Program, ProgramContext};
+use ek_server::ApiServer;
+use futures::future::BoxFuture;
+use std::time::Duration;
+
+pub(crate) struct KubeControllerManager(pub(crate) Guests);
+
+impl Program for KubeControllerManager {
+    fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
+        let guests = self.0.clone();
+        Box::pin(async move {
+            let mut files = ctx.files();
+            let mut given: Option<ApiServer> = None;
+            let mut said = String::new();
+            loop {
+                let server = guests.server(ctx.cluster(), ctx.namespace());
+                let fresh = !matches!((&given, &server), (Some(a), Some(b)) if a.store().is(b.store()));
+                if let Some(server) = server.filter(|_| fresh || files.has_changed().unwrap_or(false)) {
+                    files.mark_unchanged();
+                    let reading = ctx.clone();
+                    let keys = tokio::task::spawn_blocking(move || keys(&reading)).await;
+                    let outcome = match keys {
+                        Ok(Ok((root, signer))) => {
+                            server.set_root_ca(&root);
+                            server.set_signer(signer);
+                            "controllers of this process work for the guest".to_owned()
+                        }
+                        Ok(Err(e)) => e,
+                        Err(e) => e.to_string(),
+                    };
+                    if outcome != said {
+                        ctx.log(&outcome);
+                        said = outcome;
+                    }
+                    given = Some(server);
+                }
+                tokio::select! {
+                    () = ctx.stopping().cancelled() => break,
+                    Ok(()) = files.changed() => {}
+                    () = tokio::time::sleep(Duration::from_secs(if given.is_some() { 15 } else { 1 })) => {}
+                }
+            }
+            if let Some(server) = given {
+                server.set_signer(None);
+            }
+            0
+        })
+    }
+}
+
+/// The root certificates, and who signs.
+fn keys(ctx: &ProgramContext) -> Result<(String, Option<Authority>), String> {
+    let named = |flag: &str| config::argument(ctx, flag);
+    let file = |flag: &str, or: &str| {
+        let path = named(flag).unwrap_or_else(|| or.to_owned());
+        tls::read(ctx, &path).map_err(|e| tls::chain(&e))
+    };
+    let root = file("root-ca-file", "/etc/kubernetes/certs/root-ca/ca.crt")?;
+    let signer = match file("cluster-signing-cert-file", "/etc/kubernetes/certs/cluster-signer/tls.crt") {
+        Ok(cert_pem) => {
+            let key = file("cluster-signing-key-file", "/etc/kubernetes/certs/cluster-signer/tls.key")?;
+            let pair = Pair { cert_pem, key_pem: Secret::new(key) };
+            Some(Authority::from_pair(pair).map_err(|e| tls::chain(&e))?)
+        }
+        Err(_) => None,
+    };
+    Ok((root, signer))
+}
