@@ -77,16 +77,7 @@ const KEYWORDS: &[&str] = &[
 
 /// The published schemas, or nothing with a word about it.
 pub fn published() -> Option<PathBuf> {
-    let found = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|d| d.join("shared/specs/crds"))
-        .find(|d| d.is_dir());
-    if found.is_none() {
-        eprintln!(
-            "skipped: shared/specs/crds is not here, so nothing is compared with the published schemas"
-        );
-    }
-    found
+    testkit::specs("crds")
 }
 
 /// The parts `spec` and `status` of a kind's published schema.

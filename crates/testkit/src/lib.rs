@@ -26,6 +26,7 @@ pub mod golden;
 pub mod normalize;
 mod process;
 pub mod server;
+mod specs;
 pub mod tools;
 pub mod transcript;
 pub mod world;
@@ -33,6 +34,7 @@ pub mod world;
 pub use golden::Mode;
 pub use normalize::Normalizer;
 pub use server::Server;
+pub use specs::specs;
 
 pub use transcript::Transcript;
 pub use world::TestWorld;
