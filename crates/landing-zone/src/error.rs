@@ -45,7 +45,7 @@ pub enum Error {
     )]
     NoPrincipal(String),
     #[error(
-        "there is no role named '{0}' in the subscription: make it, or leave --assign-custom-hcp-roles away (Contributor is then given)"
+        "there is no role '{0}' in the subscription: make it (az role definition create), or leave --assign-custom-hcp-roles away (Contributor is then given)"
     )]
     NoRole(&'static str),
     #[error(

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::iam::{self, Iam};
 use crate::infra::{self, Facts, Infra};
 use crate::names::{Cluster, MadeBy};
-use crate::roles::{self, NODE_POOL_ROLE};
+use crate::roles::{self, CPO_ROLE, NODE_POOL_ROLE};
 use arm::ResourceId;
 use azure::ops::{
     DnsZones, ResourceGroups, RoleAssignments, RoleDefinitions, Subnets, UserAssignedIdentities,
@@ -183,6 +183,10 @@ async fn node_pool_role(client: &Client, infra: &Infra) -> Result<Option<String>
     if !infra.assign.as_ref().is_some_and(|a| a.custom) {
         return Ok(None);
     }
+    // A role that does not exist would be noticed half-way.
+    let cpo = RoleDefinitions::ROW.id(&infra.subscription, CPO_ROLE)?;
+    let found = client.arm::<RoleDefinitions>().find(&cpo).await;
+    found.map_err(read(format!("role {CPO_ROLE}")))?.ok_or(Error::NoRole(CPO_ROLE))?;
     let filter = format!("roleName eq '{NODE_POOL_ROLE}'");
     let mut found = client.arm::<RoleDefinitions>().list_with(&infra.subscription, &[("$filter", &filter)]);
     let first = found.try_next().await.map_err(read("the roles of the subscription"))?;

@@ -4,6 +4,7 @@
 
 mod adversarial;
 mod bad_day;
+mod doctor;
 mod golden;
 mod issuer;
 mod life;

@@ -2,7 +2,9 @@
 
 use arm::ResourceId;
 use azure::credential::{Confidential, Entra, Proof};
-use azure::{Client, ClientOptions, Cloud, Credential, Env, Http, HttpOptions, Secret, Timing, connect};
+use azure::{
+    ArmType, Client, ClientOptions, Cloud, Credential, Env, Http, HttpOptions, Secret, Timing, connect,
+};
 use azure_sim::{AzureSim, Config, Profile};
 use landing_zone::destroy::Destroy;
 use landing_zone::iam::Iam;
@@ -55,6 +57,10 @@ async fn make(profile: Profile, trust: Vec<String>) -> World {
     let connected = connect(&env, options()).await.unwrap();
     let subscription = ResourceId::subscription_scope(&connected.subscription.unwrap()).unwrap();
     World { sim, client: connected.client, subscription, env, _dir: dir }
+}
+
+pub async fn put<T: ArmType>(w: &World, id: &ResourceId, body: serde_json::Value) {
+    w.client.arm::<T>().put(id, &serde_json::from_value(body).unwrap()).await.unwrap();
 }
 
 pub fn quiet(_: landing_zone::run::Progress<'_>) {}

@@ -1,13 +1,12 @@
 //! The identities that were made really work: a service account's token is exchanged for each, which then may do what
-//! its component does, and nothing else. And the doctor sees what stands in the way.
+//! its component does, and nothing else.
 
 use crate::issuer::Issuer;
-use crate::support::{DNS_GROUP, DOMAIN, World, world, world_trusting};
+use crate::support::{World, world_trusting};
 use arm::ResourceId;
 use azure::credential::{Confidential, Entra, Proof};
-use azure::{ArmType, Call, Client, Credential};
+use azure::{Call, Client, Credential};
 use http::Method;
-use landing_zone::doctor::{Examination, Finding, For, Level, examine};
 use landing_zone::identities::{IDENTITIES, Identities, subject};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -77,62 +76,4 @@ async fn every_identity_works_and_none_does_more() {
         let refused = pod(&w, client_id, &file).send(Call::get(path.clone())).await.unwrap_err();
         assert!(matches!(refused, azure::Error::Token { .. }), "{refused:?}");
     }
-}
-
-fn ask(w: &World, purpose: For) -> Examination {
-    Examination {
-        subscription: w.subscription.clone(),
-        purpose,
-        location: "westus2".to_owned(),
-        base_domain: Some(DOMAIN.to_owned()),
-        groups: Vec::new(),
-        dns_group: Some(DNS_GROUP.to_owned()),
-        cluster: Some(landing_zone::Cluster::new("demo", "demo-x2b4c").unwrap()),
-    }
-}
-
-fn blockers(f: &[Finding]) -> Vec<&Finding> {
-    f.iter().filter(|f| f.level == Level::Blocker).collect()
-}
-
-#[tokio::test]
-async fn the_doctor_is_content_with_an_owner() {
-    let w = world().await;
-    for purpose in [For::Infra, For::Iam, For::Cluster, For::Managed] {
-        let found = examine(&w.client, &ask(&w, purpose)).await;
-        assert!(blockers(&found).is_empty(), "{purpose:?}: {found:#?}");
-        for check in ["account", "permissions", "region", "names"] {
-            assert!(found.iter().any(|f| f.check == check && f.level == Level::Good), "{check}: {found:#?}");
-        }
-    }
-    assert!(
-        w.calls().iter().all(|c| c.method == "GET" || c.path.contains("oauth2")),
-        "the doctor only looks"
-    );
-}
-
-#[tokio::test]
-async fn the_doctor_names_what_is_missing_and_how_to_mend_it() {
-    const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
-    let w = world().await;
-    let weak = w.principal("weak", &[CONTRIBUTOR]);
-    let found = examine(&weak, &ask(&w, For::Infra)).await;
-    let bad = blockers(&found);
-    assert!(bad.iter().all(|f| f.check == "permissions"), "{found:#?}");
-    let fix = bad[0].fix.as_deref().unwrap();
-    assert!(fix.contains("User Access Administrator") && fix.contains(w.subscription.as_str()), "{fix}");
-    assert!(bad[0].found.contains("Microsoft.Authorization/roleAssignments/write"));
-    // Identities alone need no more than that.
-    assert!(blockers(&examine(&weak, &ask(&w, For::Iam)).await).is_empty());
-
-    let mut x = ask(&w, For::Infra);
-    x.location = "atlantis".to_owned();
-    x.base_domain = Some("nobody.test".to_owned());
-    let group = azure::ops::ResourceGroups::ROW.id(&w.subscription, "demo-demo-x2b4c").unwrap();
-    let body = serde_json::from_value(json!({"location": "westus2"})).unwrap();
-    w.client.arm::<azure::ops::ResourceGroups>().put(&group, &body).await.unwrap();
-    let found = examine(&w.client, &x).await;
-    let checks: Vec<&str> = blockers(&found).iter().map(|f| f.check).collect();
-    assert_eq!(checks, ["region", "dns", "names"], "{found:#?}");
-    assert!(blockers(&found).iter().all(|f| f.fix.is_some()));
 }

@@ -50,7 +50,7 @@ pub enum Change {
 
 #[derive(Debug, Subcommand)]
 pub enum Doctor {
-    /// Account, permissions, providers, region, quota, DNS, names
+    /// Account, permissions, providers, region, quota, sizes, DNS, names
     #[command(after_help = "Example:\n  \
         zaffre doctor azure --for infra --base-domain example.com --name demo --infra-id demo-x2b4c")]
     Azure(DoctorArgs),
@@ -308,6 +308,15 @@ pub struct DoctorArgs {
     /// Infra id of the cluster
     #[arg(long, value_name = "ID", requires = "name")]
     pub infra_id: Option<String>,
+    /// Size of the nodes: is it offered here? With --for cluster or managed
+    #[arg(long, default_value = "Standard_D4s_v5", value_name = "SIZE")]
+    pub instance_type: String,
+    /// How many nodes: do their processors fit into the quota?
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub node_pool_replicas: u64,
+    /// Zones of the nodes: is the size to be had there?
+    #[arg(long, value_name = "ZONE", value_delimiter = ',')]
+    pub availability_zones: Vec<String>,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Shown::Text)]
     pub output: Shown,

@@ -12,7 +12,7 @@ use crate::output;
 use account::Azure;
 use anyhow::bail;
 use azure::plan::plan;
-use landing_zone::doctor::{Examination, For, Level, examine};
+use landing_zone::doctor::{Examination, For, Level, Nodes, examine};
 use landing_zone::picture::Picture;
 use landing_zone::run::{self, Options, Outcome};
 use landing_zone::survey::Survey;
@@ -188,6 +188,7 @@ pub async fn doctor(what: cli::Doctor) -> anyhow::Result<ExitCode> {
         groups: Vec::new(),
         dns_group: a.dns_zone_rg_name,
         cluster,
+        nodes: Nodes { size: a.instance_type, count: a.node_pool_replicas, zones: a.availability_zones },
     };
     let findings = examine(&client, &x).await;
     let blockers = findings.iter().filter(|f| f.level == Level::Blocker).count();
