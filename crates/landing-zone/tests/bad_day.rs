@@ -65,9 +65,17 @@ async fn undisturbed() -> Vec<String> {
 #[tokio::test]
 async fn each_trouble_by_itself() {
     let want = undisturbed().await;
-    for trouble in
-        ["throttled", "late-failures", "stale-reads", "html-503", "another-operation", "dropped-answers"]
-    {
+    for trouble in [
+        "throttled",
+        "late-failures",
+        "stale-reads",
+        "html-503",
+        "another-operation",
+        "dropped-answers",
+        "partial-writes",
+        "half-deleted",
+        "msi-429",
+    ] {
         let w = world().await;
         w.sim.world().add_faults(preset(trouble).unwrap()).unwrap();
         through(&w, &want).await;
