@@ -1,6 +1,6 @@
 //! Clouds: where Resource Manager, Entra ID and Graph are, and what tokens for them are called.
 
-use crate::{Answer, Env, Http, HttpError};
+use crate::{Answer, Door, Env, Http, HttpError};
 use bytes::Bytes;
 use http::Request;
 use serde::Deserialize;
@@ -65,10 +65,11 @@ pub struct Cloud {
     /// `vault.azure.net` and the like.
     pub vault_suffix: String,
     pub storage_suffix: String,
+    pub registry_suffix: String,
 }
 
-/// Graph and storage of the last two are by analogy, not verified. Rows of the known clouds: name, ARM, login, Graph, vault and storage suffixes.
-const KNOWN: [[&str; 6]; 5] = [
+/// Graph, storage and registries of the last two are by analogy, not verified. Rows of the known clouds: name, ARM, login, Graph; suffixes of vaults, accounts and registries.
+const KNOWN: [[&str; 7]; 5] = [
     [
         "AzurePublicCloud",
         "https://management.azure.com",
@@ -76,6 +77,7 @@ const KNOWN: [[&str; 6]; 5] = [
         "https://graph.microsoft.com",
         "vault.azure.net",
         "core.windows.net",
+        "azurecr.io",
     ],
     [
         "AzureUSGovernmentCloud",
@@ -84,6 +86,7 @@ const KNOWN: [[&str; 6]; 5] = [
         "https://graph.microsoft.us",
         "vault.usgovcloudapi.net",
         "core.usgovcloudapi.net",
+        "azurecr.us",
     ],
     [
         "AzureChinaCloud",
@@ -92,6 +95,7 @@ const KNOWN: [[&str; 6]; 5] = [
         "https://microsoftgraph.chinacloudapi.cn",
         "vault.azure.cn",
         "core.chinacloudapi.cn",
+        "azurecr.cn",
     ],
     [
         "AzureGermanCloud",
@@ -100,6 +104,7 @@ const KNOWN: [[&str; 6]; 5] = [
         "https://graph.microsoft.de",
         "vault.microsoftazure.de",
         "core.cloudapi.de",
+        "azurecr.de",
     ],
     [
         "AzureBleuCloud",
@@ -108,11 +113,12 @@ const KNOWN: [[&str; 6]; 5] = [
         "https://graph.svc.sovcloud.fr",
         "vault.sovcloud-api.fr",
         "core.sovcloud-api.fr",
+        "azurecr.fr",
     ],
 ];
 
-fn known(row: &[&str; 6]) -> Cloud {
-    let [name, arm, login, graph, vault, storage] = *row;
+fn known(row: &[&str; 7]) -> Cloud {
+    let [name, arm, login, graph, vault, storage, registry] = *row;
     let at = |url: &str| Endpoint(Url::parse(url).unwrap_or_else(|_| unreachable!("KNOWN holds URLs")));
     Cloud {
         name: name.to_owned(),
@@ -123,6 +129,7 @@ fn known(row: &[&str; 6]) -> Cloud {
         graph_audience: graph.to_owned(),
         vault_suffix: vault.to_owned(),
         storage_suffix: storage.to_owned(),
+        registry_suffix: registry.to_owned(),
     }
 }
 
@@ -152,6 +159,7 @@ struct Authentication {
 struct Suffixes {
     storage: Option<String>,
     key_vault_dns: Option<String>,
+    acr_login_server: Option<String>,
 }
 
 impl Cloud {
@@ -207,6 +215,7 @@ impl Cloud {
             graph_audience: graph.trim_end_matches('/').to_owned(),
             vault_suffix: m.suffixes.key_vault_dns.unwrap_or(base.vault_suffix),
             storage_suffix: m.suffixes.storage.unwrap_or(base.storage_suffix),
+            registry_suffix: m.suffixes.acr_login_server.unwrap_or(base.registry_suffix),
         })
     }
 
@@ -242,6 +251,23 @@ impl Cloud {
 
     pub(crate) fn arm_scope(&self) -> String {
         format!("{}/.default", self.arm_audience)
+    }
+
+    /// The host of a data plane, and what tokens for it are asked for. The name was made sure of by the caller.
+    fn door(&self, what: &'static str, name: &str, suffix: &str, audience: &str) -> Result<Door, CloudError> {
+        let endpoint = Endpoint::parse(what, &format!("https://{name}.{suffix}"))?;
+        Ok(Door { endpoint, scope: format!("{audience}/.default") })
+    }
+
+    /// Accounts of all clouds share an audience.
+    pub(crate) fn account(&self, name: &str) -> Result<Door, CloudError> {
+        let suffix = format!("blob.{}", self.storage_suffix);
+        self.door("the account's URL", name, &suffix, "https://storage.azure.com")
+    }
+
+    pub(crate) fn vault(&self, name: &str) -> Result<Door, CloudError> {
+        let audience = format!("https://{}", self.vault_suffix);
+        self.door("the vault's URL", name, &self.vault_suffix, &audience)
     }
 
     pub(crate) fn graph_scope(&self) -> String {

@@ -13,6 +13,7 @@
 //!
 //! See `docs/azure-client.md` for how to use it.
 
+pub mod blob;
 pub mod cloud;
 mod connect;
 pub mod credential;
@@ -25,6 +26,8 @@ mod pipeline;
 pub mod plan;
 mod secret;
 mod timing;
+pub mod vault;
+mod xml;
 
 pub use cloud::{Cloud, CloudError};
 pub use connect::{ConnectError, Connected, connect};
@@ -35,7 +38,7 @@ pub use http::{Answer, Http, HttpError, HttpOptions};
 pub use lro::{Lro, Operation};
 pub use ops::{Arm, ArmType, Condition, Deleted};
 pub use pipeline::{
-    Budget, Budgets, Call, Class, Client, ClientOptions, Error, Refused, RetryPolicy, Service,
+    Budget, Budgets, Call, Class, Client, ClientOptions, Door, Error, Refused, RetryPolicy, Service,
 };
 pub use secret::Secret;
 pub use timing::{Pause, Timing};

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 #![allow(clippy::print_stdout, reason = "what was skipped is said")]
 
+mod blobs;
 mod credentials;
 mod etags;
 mod examples;
@@ -16,7 +17,9 @@ mod machines;
 mod operations;
 mod planning;
 mod recorded;
+mod registries;
 mod server;
 mod support;
 mod trouble;
 mod types;
+mod vaults;

@@ -1,7 +1,7 @@
 //! The target: a simulator that is started for the test, or Azure.
 
 use arm::ResourceId;
-use azure::ops::ResourceGroups;
+use azure::ops::{ResourceGroups, RoleAssignments};
 use azure::{Client, ClientOptions, Deleted, Env, connect};
 use azure_sim::{AzureSim, Config, Profile};
 use serde_json::json;
@@ -53,6 +53,32 @@ pub async fn target_with(profile: Profile) -> Target {
 impl Target {
     pub fn subscription_id(&self) -> &str {
         self.subscription.subscription().unwrap()
+    }
+
+    /// A name that is free in the whole cloud, of at most 24 letters and digits.
+    pub fn unique(&self, prefix: &str) -> String {
+        format!("{prefix}{}", &self.client.timing().random.uuid().replace('-', "")[..12])
+    }
+
+    /// Our own principal.
+    pub async fn me(&self) -> String {
+        let id = self.env.get("AZURE_CLIENT_ID").unwrap();
+        self.client.graph().service_principal_of(id).await.unwrap().unwrap().id
+    }
+
+    /// Gives a principal a role at a scope.
+    pub async fn assign(&self, principal: &str, role: &str, scope: &ResourceId) {
+        let role = format!("{}/providers/Microsoft.Authorization/roleDefinitions/{role}", self.subscription);
+        let body = json!({"properties": {"roleDefinitionId": role, "principalId": principal, "principalType": "ServicePrincipal"}});
+        let assignments = self.client.arm::<RoleAssignments>();
+        let id = assignments.id(scope, &self.client.timing().random.uuid()).unwrap();
+        assignments.put(&id, &serde_json::from_value(body).unwrap()).await.unwrap();
+    }
+
+    /// A client that waits until rights have arrived.
+    pub async fn with_role(&self, role: &str, scope: &ResourceId) -> Client {
+        self.assign(&self.me().await, role, scope).await;
+        self.client.settling(std::time::Duration::from_secs(600))
     }
 
     /// The simulator, in tests that only it can serve; says so where it is skipped.

@@ -13,7 +13,10 @@ mod dns;
 mod identity;
 mod network;
 mod private_link;
+mod registry;
 mod resources;
+mod storage;
+mod vault;
 
 pub use authorization::*;
 pub use compute::*;
@@ -21,7 +24,10 @@ pub use dns::*;
 pub use identity::*;
 pub use network::*;
 pub use private_link::*;
+pub use registry::*;
 pub use resources::*;
+pub use storage::*;
+pub use vault::*;
 
 use crate::ResourceId;
 use serde::de::DeserializeOwned;

@@ -41,7 +41,7 @@ fn path(url: &str) -> String {
 impl Client {
     /// Sends a call that may begin a long-running operation.
     pub async fn begin<T>(&self, mut call: Call) -> Result<Operation<T>, Error> {
-        let url = self.resolve(call.service, &call.target)?;
+        let url = self.resolve(&call.service, &call.target)?;
         let correlation = call.correlation.get_or_insert_with(|| self.uuid()).clone();
         let verb = Verb::of(&call.method).unwrap_or(Verb::Post);
         let answer = self.send(call).await?;

@@ -85,6 +85,10 @@ impl<T: ArmType> Arm<T> {
         self
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     fn version(&self) -> &str {
         self.other_version.as_ref().map_or(self.version, ApiVersion::as_str)
     }

@@ -7,12 +7,17 @@
 mod compute;
 mod handle;
 mod pages;
+mod registry;
 mod scopes;
+mod storage;
 mod types;
+mod vault;
 
 pub use compute::BootDiagnostics;
 pub(crate) use handle::absent;
 pub use handle::{Arm, Condition, Deleted};
+pub use registry::{ImageImport, ImportFrom, RegistryLogin, RegistryPassword};
+pub use storage::StorageKey;
 pub use types::*;
 
 use arm::{ApiVersion, IdError, ResourceId};

@@ -25,7 +25,7 @@ impl Client {
         let correlation = self.uuid();
         let start = Reading { next: Some(target), seen: HashSet::new() };
         stream::try_unfold(start, move |mut at| {
-            let (client, correlation) = (client.clone(), correlation.clone());
+            let (client, correlation, service) = (client.clone(), correlation.clone(), service.clone());
             async move {
                 let Some(target) = at.next.take() else { return Ok(None) };
                 let path = target.split('?').next().unwrap_or_default().to_owned();

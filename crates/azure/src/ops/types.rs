@@ -62,6 +62,17 @@ rows! {
     GalleryImages: GalleryImage = "Microsoft.Compute/galleries/images" @ "2023-07-03" in Child;
     GalleryImageVersions: GalleryImageVersion = "Microsoft.Compute/galleries/images/versions" @ "2023-07-03" in Child;
 
+    StorageAccounts: StorageAccount = "Microsoft.Storage/storageAccounts" @ "2023-05-01" in Group;
+    BlobServices: StorageService = "Microsoft.Storage/storageAccounts/blobServices" @ "2023-05-01" in Child;
+    BlobContainers: BlobContainer = "Microsoft.Storage/storageAccounts/blobServices/containers" @ "2023-05-01" in Child;
+    FileServices: StorageService = "Microsoft.Storage/storageAccounts/fileServices" @ "2023-05-01" in Child;
+    FileShares: FileShare = "Microsoft.Storage/storageAccounts/fileServices/shares" @ "2023-05-01" in Child;
+
+    Vaults: KeyVault = "Microsoft.KeyVault/vaults" @ "2023-07-01" in Group hides "/properties/createMode";
+
+    Registries: ContainerRegistry = "Microsoft.ContainerRegistry/registries" @ "2023-07-01" in Group;
+    RegistryReplications: RegistryReplication = "Microsoft.ContainerRegistry/registries/replications" @ "2023-07-01" in Child;
+
     DnsZones: DnsZone = "Microsoft.Network/dnsZones" @ "2018-05-01" in Group;
     DnsA: DnsRecordSet = "Microsoft.Network/dnsZones/A" @ "2018-05-01" in Child;
     DnsAaaa: DnsRecordSet = "Microsoft.Network/dnsZones/AAAA" @ "2018-05-01" in Child;

@@ -1,7 +1,8 @@
 //! Why a call did not do what it should.
 
 use crate::credential::CredentialError;
-use crate::{Answer, HttpError};
+use crate::xml::{self, XmlError};
+use crate::{Answer, CloudError, HttpError};
 use arm::{ErrorBody, ErrorDetail};
 use std::time::Duration;
 
@@ -15,6 +16,16 @@ pub enum Error {
     Refused(Box<Refused>),
     #[error("the answer to {method} {path} cannot be read")]
     Read { method: String, path: String, source: serde_json::Error },
+    #[error("the answer to {method} {path} is not the XML it should be")]
+    Xml { method: String, path: String, source: XmlError },
+    #[error("the answer to {method} {path} lacks {what}")]
+    Lacks { method: String, path: String, what: &'static str },
+    #[error("'{name}' cannot be the name of {what}: {why}")]
+    Name { what: &'static str, name: String, why: &'static str },
+    #[error("{path} has {size} bytes, more than the {limit} that were allowed for")]
+    TooLong { path: String, size: u64, limit: u64 },
+    #[error("cannot read what is to be uploaded to {path}")]
+    Source { path: String, source: std::io::Error },
     #[error("cannot write the body of {method} {path}")]
     Write { method: String, path: String, source: serde_json::Error },
     #[error(
@@ -39,6 +50,8 @@ pub enum Error {
     Kind { id: String, kind: &'static str },
     #[error(transparent)]
     Id(#[from] arm::IdError),
+    #[error("the cloud cannot say where it is")]
+    Host(#[from] CloudError),
 }
 
 /// A refusal of a service, with everything that support asks for.
@@ -55,6 +68,12 @@ pub struct Refused {
     pub attempts: u32,
 }
 
+/// The most exact code there is: vaults say `Forbidden` and why in the inner error.
+pub fn exact(detail: &ErrorDetail) -> &str {
+    let inner = detail.other.get("innererror").and_then(|i| i.get("code")).and_then(|c| c.as_str());
+    inner.filter(|_| detail.code == "Forbidden").unwrap_or(&detail.code)
+}
+
 /// What a body says went wrong. Front doors answer with HTML or nothing; that is said in words.
 pub fn detail(answer: &Answer) -> ErrorDetail {
     if let Ok(body) = serde_json::from_slice::<ErrorBody>(&answer.body) {
@@ -67,6 +86,13 @@ pub fn detail(answer: &Answer) -> ErrorDetail {
         return bare;
     }
     let reason = answer.status.canonical_reason().unwrap_or("Unknown").replace(' ', "");
+    if let Ok(said) = xml::read(&answer.body)
+        && said.name == "Error"
+    {
+        let text = |name: &str| said.child_text(name).unwrap_or_default();
+        // What follows the first line is the request's id and time, which are told elsewhere.
+        return ErrorDetail::new(text("Code"), text("Message").lines().next().unwrap_or_default());
+    }
     let text = String::from_utf8_lossy(&answer.body);
     let message = match text.trim() {
         "" => "the answer has no body".to_owned(),
@@ -88,6 +114,14 @@ impl Error {
 
     pub fn status(&self) -> Option<u16> {
         self.refused().map(|r| r.status)
+    }
+
+    /// The most exact code: that of an inner error where a service says why there.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Error::Refused(r) => Some(exact(&r.detail)),
+            _ => self.code(),
+        }
     }
 
     /// The service's code, of a refusal or of a failed operation.
@@ -147,5 +181,15 @@ mod tests {
         assert_eq!(of(503, "<html>oops</html>").code, "ServiceUnavailable");
         assert_eq!(of(503, "").message, "the answer has no body");
         assert_eq!(of(502, "{}").code, "BadGateway");
+        let said = of(
+            404,
+            "\u{feff}<?xml version=\"1.0\"?><Error><Code>BlobNotFound</Code><Message>No.\nRequestId:1</Message></Error>",
+        );
+        assert_eq!((said.code.as_str(), said.message.as_str()), ("BlobNotFound", "No."));
+        let vault = of(
+            403,
+            r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"ForbiddenByRbac"}}}"#,
+        );
+        assert_eq!(exact(&vault), "ForbiddenByRbac");
     }
 }

@@ -27,10 +27,19 @@ use std::time::Duration;
 use url::Url;
 
 /// Who is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Service {
     Arm,
     Graph,
+    /// A vault, an account, a registry: each has a host of its own.
+    At(Arc<Door>),
+}
+
+/// Where a data plane is, and what tokens for it are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    pub endpoint: Endpoint,
+    pub scope: String,
 }
 
 /// One call. The target is a path with its query, or a URL that the service handed out.
@@ -41,6 +50,8 @@ pub struct Call {
     pub target: String,
     pub headers: HeaderMap,
     pub body: Option<Value>,
+    /// Bytes in place of a body of JSON; a header says what they are.
+    pub content: Option<Bytes>,
     /// Whether it may be sent twice; by default, if the method is idempotent.
     pub repeatable: bool,
     /// Groups the calls of one operation; made up if absent.
@@ -56,6 +67,7 @@ impl Call {
             target: target.into(),
             headers: HeaderMap::new(),
             body: None,
+            content: None,
             correlation: None,
         }
     }
@@ -67,6 +79,19 @@ impl Call {
     #[must_use]
     pub fn body(mut self, body: Value) -> Call {
         self.body = Some(body);
+        self
+    }
+
+    /// Of a data plane.
+    #[must_use]
+    pub fn at(mut self, door: &Arc<Door>) -> Call {
+        self.service = Service::At(door.clone());
+        self
+    }
+
+    #[must_use]
+    pub fn content(mut self, content: Bytes) -> Call {
+        self.content = Some(content);
         self
     }
 
@@ -224,15 +249,16 @@ impl Client {
         self.0.timing.random.uuid()
     }
 
-    fn endpoint(&self, service: Service) -> (&Endpoint, String) {
+    fn endpoint<'a>(&'a self, service: &'a Service) -> (&'a Endpoint, String) {
         match service {
             Service::Arm => (&self.0.cloud.arm, self.0.cloud.arm_scope()),
             Service::Graph => (&self.0.cloud.graph, self.0.cloud.graph_scope()),
+            Service::At(door) => (&door.endpoint, door.scope.clone()),
         }
     }
 
     /// The full URL of a call; refuses to lead a token elsewhere.
-    pub fn resolve(&self, service: Service, target: &str) -> Result<Url, Error> {
+    pub fn resolve(&self, service: &Service, target: &str) -> Result<Url, Error> {
         let (endpoint, _) = self.endpoint(service);
         let full = if target.starts_with('/') && !target.starts_with("//") {
             format!("{}{target}", endpoint.as_str())
@@ -249,7 +275,7 @@ impl Client {
 
     /// Sends a call through the whole pipeline. Answers that are not a success are errors.
     pub async fn send(&self, call: Call) -> Result<Answer, Error> {
-        let url = self.resolve(call.service, &call.target)?;
+        let url = self.resolve(&call.service, &call.target)?;
         let correlation = call.correlation.clone().unwrap_or_else(|| self.uuid());
         self.run(&call, &url, &correlation, self.0.auto_register).await
     }
@@ -261,9 +287,10 @@ impl Client {
         correlation: &str,
         may_register: bool,
     ) -> Result<Answer, Error> {
-        let body = match &call.body {
-            None => Bytes::new(),
-            Some(v) => serde_json::to_vec(v).map(Bytes::from).map_err(|source| Error::Write {
+        let body = match (&call.content, &call.body) {
+            (Some(bytes), _) => bytes.clone(),
+            (None, None) => Bytes::new(),
+            (None, Some(v)) => serde_json::to_vec(v).map(Bytes::from).map_err(|source| Error::Write {
                 method: call.method.to_string(),
                 path: path_of(url),
                 source,
@@ -303,9 +330,12 @@ impl Client {
         body: &Bytes,
         state: &mut Attempts,
     ) -> Result<Outcome, Error> {
-        let (_, scope) = self.endpoint(call.service);
+        let (_, scope) = self.endpoint(&call.service);
         let (method, path) = (call.method.to_string(), path_of(url));
-        let subscription = subscription_of(url.path());
+        let subscription = match call.service {
+            Service::Arm => subscription_of(url.path()),
+            Service::Graph | Service::At(_) => "",
+        };
         let class = Class::of(&call.method);
         if call.service == Service::Arm {
             self.budget(subscription, class).await;
@@ -371,7 +401,7 @@ impl Client {
                 return Ok(Outcome::Again);
             }
         }
-        let trouble = Trouble::Answered { status, code: detail.code.clone(), said };
+        let trouble = Trouble::Answered { status, code: error::exact(&detail).to_owned(), said };
         let refused = Refused {
             status,
             detail,
@@ -415,6 +445,14 @@ impl Client {
             .header("x-ms-return-client-request-id", "true");
         if call.body.is_some() {
             request = request.header("content-type", "application/json");
+        }
+        if body.is_empty() && matches!(call.method, Method::PUT | Method::POST | Method::PATCH) {
+            // Azure's front doors answer 411 to a body of unknown length, even to none.
+            request = request.header("content-length", "0");
+        }
+        if matches!(call.service, Service::At(_)) {
+            let now = self.0.timing.clock.now().strftime("%a, %d %b %Y %H:%M:%S GMT");
+            request = request.header("x-ms-date", now.to_string());
         }
         let mut request = request.body(body.clone()).map_err(|_| bad())?;
         request.headers_mut().extend(call.headers.clone());

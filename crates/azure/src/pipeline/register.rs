@@ -75,7 +75,7 @@ impl Client {
 
     /// A call that must not itself lead to a registration. Boxed: the pipeline calls itself here.
     async fn unregistered(&self, call: Call, correlation: &str) -> Result<crate::Answer, Error> {
-        let url = self.resolve(call.service, &call.target)?;
+        let url = self.resolve(&call.service, &call.target)?;
         Box::pin(self.run(&call, &url, correlation, false)).await
     }
 }

@@ -37,11 +37,14 @@ pub enum Trouble {
 }
 
 /// Codes that a right, a principal or an identity causes that has not arrived everywhere.
-const UNSETTLED: [(u16, &str); 4] = [
+const UNSETTLED: [(u16, &str); 6] = [
     (403, "AuthorizationFailed"),
     (403, "LinkedAuthorizationFailed"),
     (400, "PrincipalNotFound"),
     (400, "FailedIdentityOperation"),
+    // What vaults (with roles) and accounts say.
+    (403, "ForbiddenByRbac"),
+    (403, "AuthorizationPermissionMismatch"),
 ];
 /// Between two looks whether it has.
 const LOOK: Duration = Duration::from_secs(5);

@@ -67,7 +67,7 @@ impl Hands for Client {
             let call = match (&step.action, body) {
                 (Action::Keep, _) => return Ok(None),
                 (Action::Await, _) => {
-                    let url = self.resolve(Service::Arm, &target)?;
+                    let url = self.resolve(&Service::Arm, &target)?;
                     return self
                         .resume::<Value>(Lro::watch(url.as_str(), AWAIT.min(self.poll_default())))
                         .wait_raw()
