@@ -49,7 +49,7 @@ impl Story {
                 create_infra(&w.client, &infra, FEW, &quiet).await?.0.is_good()
             }
             Command::Destroy(by) => {
-                destroy::destroy(&w.client, &w.destroy("demo", by), FEW, &quiet).await?.is_good()
+                destroy::destroy(&w.client, &w.destroy("demo", by), FEW, &quiet).await?.outcome.is_good()
             }
         })
     }

@@ -37,8 +37,8 @@ async fn remove(w: &World, by: MadeBy) {
     let mut last = String::new();
     for _ in 0..RUNS {
         match destroy::destroy(&w.client, &w.destroy("demo", by), Options::default(), &quiet).await {
-            Ok(o) if o.is_good() => return,
-            Ok(o) => last = format!("{:#?}", o.report.failures().collect::<Vec<_>>()),
+            Ok(d) if d.outcome.is_good() => return,
+            Ok(d) => last = format!("{:#?}", d.outcome.report.failures().collect::<Vec<_>>()),
             Err(e) => last = format!("{e:?}"),
         }
     }

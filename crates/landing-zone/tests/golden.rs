@@ -18,7 +18,7 @@ async fn infra(w: &World, name: &str, infra: &Infra) {
     infra.check().unwrap();
     let (found, _) = survey::infra(&w.client, infra, &|_, _, _| {}).await.unwrap();
     let steps = plan(&found.goal, &found.observed).unwrap();
-    let picture = Picture { title: name, plan: &steps, kept: &found.kept };
+    let picture = Picture { title: name, plan: &steps, kept: &found.kept, extras: &found.extras };
     golden(&format!("{name}.plan.txt"), &picture.text());
     golden(&format!("{name}.plan.json"), &format!("{:#}", picture.json()));
     let (_, facts) = w.make_infra(infra).await;
@@ -40,7 +40,10 @@ async fn self_managed_minimal() {
     let iam = w.iam("min");
     let found = survey::iam(&w.client, &iam, &|_, _, _| {}).await.unwrap();
     let steps = plan(&found.goal, &found.observed).unwrap();
-    golden("iam.plan.txt", &Picture { title: "iam", plan: &steps, kept: &found.kept }.text());
+    golden(
+        "iam.plan.txt",
+        &Picture { title: "iam", plan: &steps, kept: &found.kept, extras: &found.extras }.text(),
+    );
     let made = w.make_iam(&iam).await;
     let file = output::workload_identities(&made);
     assert!(!file.ends_with('\n'));

@@ -286,7 +286,7 @@ async fn contributor_and_user_access_administrator_suffice_and_less_changes_noth
     for by in [MadeBy::Infra, MadeBy::Iam] {
         let gone =
             destroy::destroy(&enough, &w.destroy("demo", by), Options::default(), &quiet).await.unwrap();
-        assert!(gone.is_good());
+        assert!(gone.outcome.is_good());
     }
     assert_eq!(w.left(), Vec::<String>::new());
 }

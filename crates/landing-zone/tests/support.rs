@@ -148,8 +148,9 @@ impl World {
     }
 
     pub async fn remove(&self, d: &Destroy) -> Outcome {
-        let outcome =
-            landing_zone::destroy::destroy(&self.client, d, Options::default(), &quiet).await.unwrap();
+        let done = landing_zone::destroy::destroy(&self.client, d, Options::default(), &quiet).await.unwrap();
+        assert!(done.failed.is_empty(), "{:?}", done.failed);
+        let outcome = done.outcome;
         assert!(outcome.is_good(), "{}\n{:#?}", outcome.plan, outcome.report.failures().collect::<Vec<_>>());
         outcome
     }

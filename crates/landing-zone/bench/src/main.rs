@@ -57,7 +57,7 @@ impl Stopwatch {
                     self.took.lock().insert(s.id.clone(), begun.elapsed());
                 }
             }
-            Progress::Planned(_) | Progress::Waiting { .. } => {}
+            Progress::Planned(_) | Progress::Waiting { .. } | Progress::Extra(_) => {}
         }
     }
 
@@ -190,7 +190,7 @@ async fn measure(clock: f64) -> anyhow::Result<Vec<Figure>> {
         let (cluster, subscription) = (iam.cluster.clone(), subscription.clone());
         let d = Destroy { cluster, subscription, by, group: None, preserve: false };
         let (watch, began) = (Stopwatch::default(), Instant::now());
-        let outcome = destroy::destroy(&client, &d, options, &|p| watch.tell(&p)).await?;
+        let outcome = destroy::destroy(&client, &d, options, &|p| watch.tell(&p)).await?.outcome;
         gone.add(began, &watch, &outcome.plan);
         ensure!(outcome.is_good(), "{:?}", outcome.report.failures().next());
     }

@@ -1,23 +1,14 @@
 //! Who asks, what that one may do, and where.
 
 use super::{Examination, For, Report};
+use crate::me::claims;
 use crate::rights::{self, Needed};
 use arm::ResourceId;
 use azure::credential::TokenRequest;
 use azure::ops::ResourceGroups;
 use azure::{ArmType, Client};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::TryStreamExt;
-use serde_json::Value;
 use std::collections::BTreeSet;
-
-/// Who a token is made out to: its claims are read, not trusted; Azure checks the signature.
-fn claims(token: &str) -> Value {
-    let part = token.split('.').nth(1).unwrap_or_default();
-    let bytes = URL_SAFE_NO_PAD.decode(part.trim_end_matches('=')).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or_default()
-}
 
 /// What each purpose writes, by provider.
 fn providers(purpose: For) -> &'static [&'static str] {
@@ -165,17 +156,5 @@ pub(super) async fn region(client: &Client, x: &Examination, r: &mut Report) {
                 r.blocker("region", found, "az account list-locations -o table, then --location");
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn claims_are_read_without_padding() {
-        // {"oid":"o?>~"} has characters of the URL alphabet.
-        assert_eq!(claims("x.eyJvaWQiOiJvPz5-In0.y")["oid"], "o?>~");
-        assert_eq!(claims("rubbish"), Value::Null);
     }
 }

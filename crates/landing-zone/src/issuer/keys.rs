@@ -42,7 +42,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (length, rest) = match first {
-        n @ 0..0x80 => (usize::from(*n), rest),
+        n @ 0..=0x7f => (usize::from(*n), rest),
         n @ (0x81 | 0x82) => {
             let (bytes, rest) = rest.split_at_checked(usize::from(n & 0x7f))?;
             (bytes.iter().fold(0, |l, b| (l << 8) | usize::from(*b)), rest)
@@ -75,7 +75,8 @@ fn numbers(public: &[u8]) -> Option<(String, String)> {
     let (all, _) = expect(public, SEQUENCE)?;
     let (n, rest) = expect(all, INTEGER)?;
     let (e, _) = expect(rest, INTEGER)?;
-    let bare = |i: &[u8]| URL_SAFE_NO_PAD.encode(i.iter().position(|b| *b != 0).map_or(&[][..], |at| &i[at..]));
+    let bare =
+        |i: &[u8]| URL_SAFE_NO_PAD.encode(i.iter().position(|b| *b != 0).map_or(&[][..], |at| &i[at..]));
     Some((bare(n), bare(e)))
 }
 
@@ -169,9 +170,18 @@ mod tests {
 
     #[test]
     fn what_is_no_key() {
-        for bad in ["", "x", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----"] {
+        for bad in [
+            "",
+            "x",
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
+            "-----BEGIN RSA PRIVATE KEY-----",
+        ] {
             assert!(SigningKey::from_pem(bad).is_err(), "{bad}");
         }
-        assert!(element(&[0x30]).is_none() && element(&[0x30, 0x82, 0xff]).is_none() && element(&[0x30, 0x05, 0]).is_none());
+        assert!(
+            element(&[0x30]).is_none()
+                && element(&[0x30, 0x82, 0xff]).is_none()
+                && element(&[0x30, 0x05, 0]).is_none()
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! `create`, `destroy`, `plan` and `doctor`: flags named and defaulted as scripts for hosted clusters know them.
 
+use super::shared::{DestroyIssuerArgs, DestroyManagedArgs, ManagedArgs, OidcIssuerArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -25,6 +26,12 @@ pub enum Create {
     /// Groups, network, private DNS, load balancer, and the identities' roles
     #[command(subcommand)]
     Infra(On<InfraArgs>),
+    /// A public issuer of service-account tokens, and its key
+    #[command(subcommand)]
+    OidcIssuer(On<OidcIssuerArgs>),
+    /// Key vault, applications and identities that clusters of the managed flavour share
+    #[command(subcommand)]
+    ManagedIdentities(On<ManagedArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +42,12 @@ pub enum Destroy {
     /// Groups or what was made in yours, and roles wherever they were given
     #[command(subcommand)]
     Infra(On<DestroyInfraArgs>),
+    /// The account with the public keys; key files stay
+    #[command(subcommand)]
+    OidcIssuer(On<DestroyIssuerArgs>),
+    /// Key vault, applications and identities of the managed flavour
+    #[command(subcommand)]
+    ManagedIdentities(On<DestroyManagedArgs>),
 }
 
 #[derive(Debug, Subcommand)]

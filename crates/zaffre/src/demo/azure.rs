@@ -43,7 +43,7 @@ pub async fn work(r: &mut Report) -> anyhow::Result<()> {
         adopt: false,
     };
     let seen = survey::iam(&client, &iam, &|_, _, _| {}).await?;
-    let first = picture::Counts::of(&plan(&seen.goal, &seen.observed)?);
+    let first = picture::Counts::of(&plan(&seen.goal, &seen.observed)?, &seen.extras);
     let (made, ids) = run::create_iam(&client, &iam, Options::default(), &quiet).await?;
     good(&made)?;
     let ids = ids.context("the identities have no client ids")?;
@@ -93,7 +93,7 @@ pub async fn work(r: &mut Report) -> anyhow::Result<()> {
     for by in [MadeBy::Infra, MadeBy::Iam] {
         let (cluster, subscription) = (cluster.clone(), subscription.clone());
         let d = Destroy { cluster, subscription, by, group: None, preserve: false };
-        good(&destroy::destroy(&client, &d, Options::default(), &quiet).await?)?;
+        good(&destroy::destroy(&client, &d, Options::default(), &quiet).await?.outcome)?;
     }
     let left = sim.world().leaks();
     let left = left["value"].as_array().context("the leak report has no list")?;
