@@ -1,36 +1,62 @@
 //! Unfair treatment: every call is refused once, the process dies after every call, two run at once.
 
 use crate::support::{World, quiet, world};
+use crate::{managed, oidc};
 use landing_zone::identities::{Identities, WorkloadIdentities};
+use landing_zone::issuer::{self, Rotation};
 use landing_zone::run::{Options, create_iam, create_infra};
 use landing_zone::{Error, MadeBy, destroy};
 
 /// Few at once, so that a broken run stops in as many different places as it can.
 const FEW: Options = Options { parallel: 4 };
 
-/// The life of a cluster's prerequisites, in order.
-const LIFE: [Command; 4] =
-    [Command::Iam, Command::Infra, Command::Destroy(MadeBy::Infra), Command::Destroy(MadeBy::Iam)];
+/// The life of a cluster's prerequisites, in order; and of what clusters share.
+const LIVES: [&[Command]; 3] = [
+    &[Command::Iam, Command::Infra, Command::Destroy(MadeBy::Infra), Command::Destroy(MadeBy::Iam)],
+    &[
+        Command::Issuer(Rotation::Keep),
+        Command::Issuer(Rotation::Rotate),
+        Command::Issuer(Rotation::RetireOld),
+        Command::Destroy(MadeBy::OidcIssuer),
+    ],
+    &[Command::Managed, Command::Destroy(MadeBy::ManagedIdentities)],
+];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Command {
     Iam,
     Infra,
+    Issuer(Rotation),
+    Managed,
     Destroy(MadeBy),
+}
+
+impl Command {
+    fn life(self) -> &'static [Command] {
+        LIVES.iter().find(|l| l.contains(&self)).unwrap()
+    }
 }
 
 /// A cluster in a world of its own.
 struct Story {
     w: World,
     ids: Option<WorkloadIdentities>,
+    keys: tempfile::TempDir,
+}
+
+/// Writes of whatever service since a call.
+fn writes(w: &World, from: usize) -> Vec<String> {
+    let calls = w.calls();
+    let all = calls[from..].iter().filter(|c| c.method != "GET" && !c.path.contains("/oauth2/"));
+    all.map(|c| format!("{} {}", c.method, c.path)).collect()
 }
 
 impl Story {
     /// Everything before a command was done undisturbed.
     async fn until(command: Command) -> Story {
-        let mut story = Story { w: world().await, ids: None };
-        for c in LIFE.into_iter().take_while(|c| *c != command) {
-            assert!(story.run(c).await.unwrap(), "{c:?}");
+        let mut story = Story { w: world().await, ids: None, keys: tempfile::tempdir().unwrap() };
+        for c in command.life().iter().take_while(|c| **c != command) {
+            assert!(story.run(*c).await.unwrap(), "{c:?}");
         }
         story
     }
@@ -48,36 +74,81 @@ impl Story {
                 let infra = w.infra("demo", Identities::Workload(self.ids.clone().unwrap()));
                 create_infra(&w.client, &infra, FEW, &quiet).await?.0.is_good()
             }
+            Command::Issuer(rotation) => {
+                let keys = oidc::keys(self.keys.path(), rotation);
+                issuer::create(&w.client, &oidc::issuer(w), &keys, FEW, &quiet).await?.0.is_good()
+            }
+            Command::Managed => managed::good(
+                &landing_zone::managed::create(&w.client, &managed::managed(w), FEW, &quiet).await?,
+            ),
             Command::Destroy(by) => {
-                destroy::destroy(&w.client, &w.destroy("demo", by), FEW, &quiet).await?.outcome.is_good()
+                let d = match by {
+                    MadeBy::Iam | MadeBy::Infra => w.destroy("demo", by),
+                    MadeBy::OidcIssuer => w.shared("demooidc", by),
+                    MadeBy::ManagedIdentities => w.shared("aro", by),
+                };
+                let done = destroy::destroy(&w.client, &d, FEW, &quiet).await?;
+                done.outcome.is_good() && done.failed.is_empty()
             }
         })
     }
 
     /// The command again, undisturbed: what it leaves is what it should, to the last field.
-    async fn mend(&mut self, command: Command, want: &[String], after: &str) {
+    async fn mend(&mut self, command: Command, want: &Left, after: &str) {
         assert!(self.run(command).await.unwrap(), "{command:?} {after}");
-        assert_eq!(self.w.left(), want, "{command:?} {after}");
+        assert_eq!(self.left(command).await, *want, "{command:?} {after}");
         let from = self.w.calls().len();
         assert!(self.run(command).await.unwrap());
-        let writes = self.w.calls()[from..]
-            .iter()
-            .filter(|c| c.method != "GET" && !c.path.contains("/oauth2/"))
-            .count();
-        assert_eq!(writes, 0, "{command:?} {after}: something still differed");
+        assert_eq!(
+            writes(&self.w, from),
+            Vec::<String>::new(),
+            "{command:?} {after}: something still differed"
+        );
         // And it all goes away again.
-        for by in [MadeBy::Infra, MadeBy::Iam] {
-            assert!(self.run(Command::Destroy(by)).await.unwrap(), "{command:?} {after}");
+        for c in command.life().iter().filter(|c| matches!(c, Command::Destroy(_))) {
+            assert!(self.run(*c).await.unwrap(), "{command:?} {after}");
         }
         assert_eq!(self.w.left(), Vec::<String>::new(), "{command:?} {after}");
+        assert_eq!(managed::applications(&self.w).await.len(), 0, "{command:?} {after}");
+    }
+
+    /// What is there now, by names that are the same in every world.
+    async fn left(&self, command: Command) -> Left {
+        let mut all = self.w.left();
+        match command {
+            Command::Issuer(_) => {
+                // The key that signs is published; how many others are follows from the command.
+                let container = self.w.client.blobs("demooidc").unwrap().container("demooidc").unwrap();
+                let blob = container.get(issuer::KEYS, 1 << 20).await.unwrap();
+                let jwks: serde_json::Value = serde_json::from_slice(&blob.content).unwrap();
+                let kids: Vec<&str> =
+                    jwks["keys"].as_array().unwrap().iter().map(|k| k["kid"].as_str().unwrap()).collect();
+                assert!(kids.contains(&oidc::kid_in(self.keys.path()).as_str()));
+                all.push(format!("{} keys", kids.len()));
+                // Each has its private half here: no key is lost.
+                all.push(format!("{} files", std::fs::read_dir(self.keys.path()).unwrap().count()));
+            }
+            Command::Managed => {
+                let mut apps: Vec<String> =
+                    managed::applications(&self.w).await.into_iter().map(|a| a.display_name).collect();
+                apps.sort();
+                all.extend(apps);
+                let secrets = self.w.client.vault("aro-vault").unwrap().secrets().list_all().await.unwrap();
+                all.extend(secrets.iter().map(|s| format!("secret {}", s.name())));
+            }
+            _ => {}
+        }
+        all
     }
 }
 
+type Left = Vec<String>;
+
 /// What an undisturbed command leaves.
-async fn undisturbed(command: Command) -> Vec<String> {
+async fn undisturbed(command: Command) -> Left {
     let mut story = Story::until(command).await;
     assert!(story.run(command).await.unwrap());
-    story.w.left()
+    story.left(command).await
 }
 
 /// Each call of a command is answered with a refusal that nobody repeats; returns how many calls there are.
@@ -142,6 +213,38 @@ async fn each_call_of_destroy_is_refused() {
     let infra = refused_at_each_call(Command::Destroy(MadeBy::Infra)).await;
     let iam = refused_at_each_call(Command::Destroy(MadeBy::Iam)).await;
     assert!(infra > 15 && iam > 6, "only {infra} and {iam} calls");
+}
+
+#[tokio::test]
+async fn each_call_of_an_issuer_is_refused() {
+    for command in LIVES[1] {
+        let calls = refused_at_each_call(*command).await;
+        assert!(calls > 5, "{command:?}: only {calls} calls");
+    }
+}
+
+#[tokio::test]
+async fn an_issuer_dies_after_each_call() {
+    for command in LIVES[1] {
+        let calls = killed_after_each_call(*command).await;
+        assert!(calls > 5, "{command:?}: only {calls} calls");
+    }
+}
+
+#[tokio::test]
+async fn each_call_of_managed_identities_is_refused() {
+    for (command, least) in LIVES[2].iter().zip([50, 15]) {
+        let calls = refused_at_each_call(*command).await;
+        assert!(calls > least, "{command:?}: only {calls} calls");
+    }
+}
+
+#[tokio::test]
+async fn managed_identities_die_after_each_call() {
+    for (command, least) in LIVES[2].iter().zip([50, 15]) {
+        let calls = killed_after_each_call(*command).await;
+        assert!(calls > least, "{command:?}: only {calls} calls");
+    }
 }
 
 #[tokio::test]

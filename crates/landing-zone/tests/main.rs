@@ -8,5 +8,7 @@ mod doctor;
 mod golden;
 mod issuer;
 mod life;
+mod managed;
+mod oidc;
 mod support;
 mod working;

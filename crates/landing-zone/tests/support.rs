@@ -14,6 +14,7 @@ use landing_zone::roles::Assign;
 use landing_zone::run::{Options, Outcome, create_iam, create_infra};
 use landing_zone::{Cluster, Error, MadeBy};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -61,6 +62,15 @@ async fn make(profile: Profile, trust: Vec<String>) -> World {
 
 pub async fn put<T: ArmType>(w: &World, id: &ResourceId, body: serde_json::Value) {
     w.client.arm::<T>().put(id, &serde_json::from_value(body).unwrap()).await.unwrap();
+}
+
+/// A client as a pod has it: client id, tenant, token file.
+pub fn pod(w: &World, client_id: &str, file: &Path) -> Client {
+    let (http, cloud, timing) = w.parts();
+    let entra = Entra { http, login: cloud.login, timing: timing.clone() };
+    let proof = Proof::FederatedFile(file.to_owned());
+    let tenant = w.sim.creds().tenant_id;
+    w.client_of(Credential::new(Confidential::new(entra, &tenant, client_id, proof), timing))
 }
 
 pub fn quiet(_: landing_zone::run::Progress<'_>) {}
@@ -129,6 +139,12 @@ impl World {
             group: None,
             preserve: false,
         }
+    }
+
+    /// The way back of what clusters share.
+    pub fn shared(&self, name: &str, by: MadeBy) -> Destroy {
+        let (cluster, subscription) = (Cluster::shared(name).unwrap(), self.subscription.clone());
+        Destroy { cluster, subscription, by, group: None, preserve: false }
     }
 
     pub async fn make_iam(&self, iam: &Iam) -> WorkloadIdentities {

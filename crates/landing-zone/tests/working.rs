@@ -2,25 +2,35 @@
 //! its component does, and nothing else.
 
 use crate::issuer::Issuer;
-use crate::support::{World, world_trusting};
+use crate::support::{pod, world_trusting};
 use arm::ResourceId;
-use azure::credential::{Confidential, Entra, Proof};
-use azure::{Call, Client, Credential};
+use azure::{Call, Client};
 use http::Method;
 use landing_zone::identities::{IDENTITIES, Identities, subject};
+use landing_zone::infra::Layout;
 use serde_json::{Value, json};
-use std::path::Path;
 
-/// A client as a pod has it: client id, tenant, token file.
-fn pod(w: &World, client_id: &str, file: &Path) -> Client {
-    let (http, cloud, timing) = w.parts();
-    let entra = Entra { http, login: cloud.login, timing: timing.clone() };
-    let proof = Proof::FederatedFile(file.to_owned());
-    let tenant = w.sim.creds().tenant_id;
-    w.client_of(Credential::new(Confidential::new(entra, &tenant, client_id, proof), timing))
+/// One call that each component may make with its roles: method, path, body.
+pub type Allowed = (&'static str, Method, String, Option<Value>);
+
+pub fn allowed(at: &Layout, zone: &ResourceId) -> [Allowed; 8] {
+    let record = format!("{zone}/A/apps.demo?api-version=2018-05-01");
+    let a = json!({"properties": {"TTL": 30, "ARecords": [{"ipv4Address": "1.2.3.4"}]}});
+    let get = |key, id: &ResourceId, v: &str| (key, Method::GET, format!("{id}?api-version={v}"), None);
+    let network = "2024-05-01";
+    [
+        get("imageRegistry", &at.private_zone, "2024-06-01"),
+        ("ingress", Method::PUT, record, Some(a)),
+        get("file", &at.subnet, network),
+        get("disk", &at.main, "2021-04-01"),
+        get("nodePoolManagement", &at.vnet, network),
+        get("cloudProvider", &at.load_balancer, network),
+        get("network", &at.vnet, network),
+        get("controlPlaneOperator", &at.security_group, network),
+    ]
 }
 
-async fn may(client: &Client, method: Method, path: String, body: Option<Value>) -> u16 {
+pub async fn may(client: &Client, method: Method, path: String, body: Option<Value>) -> u16 {
     let mut call = Call::new(method, path);
     call.body = body;
     match client.send(call).await {
@@ -39,26 +49,19 @@ async fn every_identity_works_and_none_does_more() {
     let infra = w.infra("demo", Identities::Workload(ids.clone()));
     let (_, facts) = w.make_infra(&infra).await;
     let at = infra.layout().unwrap();
-    let record = format!("{}/A/apps.demo?api-version=2018-05-01", facts.zone.unwrap());
-    let a = json!({"properties": {"TTL": 30, "ARecords": [{"ipv4Address": "1.2.3.4"}]}});
-    let get = |id: &ResourceId, v: &str| (Method::GET, format!("{id}?api-version={v}"), None);
-    let network = "2024-05-01";
     let dir = tempfile::tempdir().unwrap();
     let now = w.sim.world().now().as_second();
-    for (key, client_id, (method, path, body)) in [
-        ("imageRegistry", &ids.image_registry.client_id, get(&at.private_zone, "2024-06-01")),
-        ("ingress", &ids.ingress.client_id, (Method::PUT, record, Some(a))),
-        ("file", &ids.file.client_id, get(&at.subnet, network)),
-        ("disk", &ids.disk.client_id, get(&at.main, "2021-04-01")),
-        ("nodePoolManagement", &ids.node_pool_management.client_id, get(&at.vnet, network)),
-        ("cloudProvider", &ids.cloud_provider.client_id, get(&at.load_balancer, network)),
-        ("network", &ids.network.client_id, get(&at.vnet, network)),
-        (
-            "controlPlaneOperator",
-            &ids.control_plane_operator.as_ref().unwrap().client_id,
-            get(&at.security_group, network),
-        ),
-    ] {
+    for (key, method, path, body) in allowed(&at, facts.zone.as_ref().unwrap()) {
+        let client_id = match key {
+            "imageRegistry" => &ids.image_registry.client_id,
+            "ingress" => &ids.ingress.client_id,
+            "file" => &ids.file.client_id,
+            "disk" => &ids.disk.client_id,
+            "nodePoolManagement" => &ids.node_pool_management.client_id,
+            "cloudProvider" => &ids.cloud_provider.client_id,
+            "network" => &ids.network.client_id,
+            _ => &ids.control_plane_operator.as_ref().unwrap().client_id,
+        };
         let row = IDENTITIES.iter().find(|i| i.key == key).unwrap();
         for (_, namespace, account) in row.accounts {
             let file = dir.path().join(account);

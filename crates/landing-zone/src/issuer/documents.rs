@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn nothing_that_is_published_goes_unless_it_is_retired() {
-        let key = SigningKey::generate(super::super::keys::Bits::B2048).unwrap();
+        let key = SigningKey::from_pem(include_str!("../../tests/data/signer.pem")).unwrap();
         let old = json!({"keys": [{"kid": "old", "n": "1"}, {"kid": key.kid(), "n": "?"}]});
         let both = published(Some(&old), &[&key], false);
         assert_eq!(kids(&both), [key.kid(), "old".to_owned()]);

@@ -29,14 +29,6 @@ pub struct SigningKey {
     e: String,
 }
 
-/// How long new keys are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bits {
-    #[default]
-    B4096,
-    B2048,
-}
-
 /// One element of DER: tag, content, and what follows.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
@@ -94,12 +86,9 @@ fn block(text: &str, label: &str) -> Option<Vec<u8>> {
 }
 
 impl SigningKey {
-    pub fn generate(bits: Bits) -> Result<SigningKey, KeyError> {
-        let size = match bits {
-            Bits::B4096 => KeySize::Rsa4096,
-            Bits::B2048 => KeySize::Rsa2048,
-        };
-        SigningKey::of(&KeyPair::generate(size).map_err(KeyError::Generate)?)
+    /// A new key of 4096 bits.
+    pub fn generate() -> Result<SigningKey, KeyError> {
+        SigningKey::of(&KeyPair::generate(KeySize::Rsa4096).map_err(KeyError::Generate)?)
     }
 
     pub fn from_pem(text: &str) -> Result<SigningKey, KeyError> {
@@ -147,7 +136,7 @@ mod tests {
 
     #[test]
     fn keys_are_read_as_they_are_written() {
-        let made = SigningKey::generate(Bits::B2048).unwrap();
+        let made = SigningKey::of(&KeyPair::generate(KeySize::Rsa2048).unwrap()).unwrap();
         let text = made.private_pem().expose();
         assert!(text.starts_with("-----BEGIN RSA PRIVATE KEY-----\n") && text.lines().all(|l| l.len() <= 64));
         let read = SigningKey::from_pem(text).unwrap();

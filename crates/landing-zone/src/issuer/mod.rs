@@ -14,7 +14,7 @@ mod publish;
 
 pub use documents::{DISCOVERY, Decision, KEYS};
 pub use files::{KeyDir, read as read_key};
-pub use keys::{Bits, KeyError, SigningKey};
+pub use keys::{KeyError, SigningKey};
 pub use publish::{Keys, Published, create, survey};
 
 use crate::Error;

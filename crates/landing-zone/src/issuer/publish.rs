@@ -2,7 +2,7 @@
 
 use super::documents::{self, DISCOVERY, Decision, KEYS, Known, decide, kids};
 use super::files::KeyDir;
-use super::keys::{Bits, SigningKey};
+use super::keys::{KeyError, SigningKey};
 use super::{Issuer, Rotation, WRITES, wanted};
 use crate::extras::{Act, Extra};
 use crate::me::{Me, who};
@@ -28,7 +28,8 @@ pub struct Keys {
     pub dir: KeyDir,
     pub given: Option<SigningKey>,
     pub rotation: Rotation,
-    pub bits: Bits,
+    /// Where new keys come from: [`SigningKey::generate`].
+    pub make: fn() -> Result<SigningKey, KeyError>,
 }
 
 /// What was published.
@@ -84,7 +85,7 @@ impl Keys {
     fn new_key(&self) -> Result<SigningKey, Error> {
         match &self.given {
             Some(key) => Ok(key.clone()),
-            None => SigningKey::generate(self.bits).map_err(Error::NewKey),
+            None => (self.make)().map_err(Error::NewKey),
         }
     }
 }

@@ -39,19 +39,23 @@ fn time(t: Timestamp) -> Result<OffsetDateTime, CertificateError> {
 /// Clocks differ a little.
 const EARLIER: SignedDuration = SignedDuration::from_mins(5);
 
-pub(crate) fn make(name: &str, now: Timestamp, days: u16) -> Result<New, CertificateError> {
+/// A new key of an application: RSA is all that Entra ID takes.
+pub fn new_key() -> Result<KeyPair, rcgen::Error> {
+    KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)
+}
+
+pub(crate) fn make(name: &str, key: &KeyPair, now: Timestamp, days: u16) -> Result<New, CertificateError> {
     let seconds = |t: Timestamp| Timestamp::from_second(t.as_second()).map_err(|_| CertificateError::Time);
     let not_before = seconds(now.checked_sub(EARLIER).map_err(|_| CertificateError::Time)?)?;
     let span = SignedDuration::from_hours(24 * i64::from(days));
     let not_after = seconds(now.checked_add(span).map_err(|_| CertificateError::Time)?)?;
-    let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)?;
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.not_before = time(not_before)?;
     params.not_after = time(not_after)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let der = params.self_signed(&key)?.der().to_vec();
+    let der = params.self_signed(key)?.der().to_vec();
     let chain =
         PrivateKeyChain::new(vec![1_u8], PrivateKey::from_der(&key.serialize_der())?, [Bag::from_der(&der)?]);
     let mut store = KeyStore::new();
@@ -132,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        let new = make("demo-cpo", now, 90).unwrap();
+        let new = make("demo-cpo", &new_key().unwrap(), now, 90).unwrap();
         assert_eq!(new.not_after.to_string(), "2026-04-02T03:04:05Z");
         let c = Credentials::new("https://login.test", "client", "tenant", &new);
         for encoding in [Encoding::Utf8, Encoding::Hex, Encoding::Base64] {

@@ -12,7 +12,7 @@ mod certificate;
 mod principals;
 mod run;
 
-pub use certificate::CertificateError;
+pub use certificate::{CertificateError, new_key};
 pub use principals::{Part, Seen};
 pub use run::{Gone, Made, create, gone, survey};
 
@@ -95,6 +95,8 @@ pub struct Managed {
     /// Renew what ends within so many days; `None`: only what has ended.
     pub renew: Option<u16>,
     pub adopt: bool,
+    /// Where keys of certificates come from: [`new_key`].
+    pub make: fn() -> Result<rcgen::KeyPair, rcgen::Error>,
 }
 
 fn is_vault(name: &str) -> bool {

@@ -191,6 +191,7 @@ mod tests {
             validity: 90,
             renew,
             adopt: false,
+            make: super::super::new_key,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Making what the managed flavour needs, and taking away what Resource Manager does not.
 
-use super::certificate::{self, Credentials, thumbprint};
+use super::certificate::{self, CertificateError, Credentials, thumbprint};
 use super::principals::{self, PARALLEL, Part, Seen, due, is, registered};
 use super::{COMPONENTS, DATA_PLANE, Managed, SETS, wanted};
 use crate::extras::{Act, Extra};
@@ -179,8 +179,10 @@ async fn ensure(
         told(Act::Create, "service principal");
     }
     if why.is_some() {
-        let new =
-            certificate::make(&name, now, m.validity).map_err(|e| Error::Certificate(name.clone(), e))?;
+        let new = (m.make)()
+            .map_err(CertificateError::Make)
+            .and_then(|key| certificate::make(&name, &key, now, m.validity))
+            .map_err(|e| Error::Certificate(name.clone(), e))?;
         // The one in the vault works until readers have seen the next.
         let mut all: Vec<Value> = match &part.secret {
             Some(held) => registered(&app).into_iter().filter(|c| is(c, &held.thumbprint)).collect(),

@@ -8,7 +8,7 @@ use crate::cli::shared::{ManagedArgs, OidcIssuerArgs};
 use crate::output;
 use anyhow::Context;
 use landing_zone::Cluster;
-use landing_zone::issuer::{self, Bits, Decision, Issuer, KeyDir, Keys, Published, Rotation, read_key};
+use landing_zone::issuer::{self, Decision, Issuer, KeyDir, Keys, Published, Rotation, SigningKey, read_key};
 use landing_zone::managed::{self, Managed};
 use landing_zone::run;
 use serde_json::json;
@@ -31,7 +31,7 @@ pub async fn oidc_issuer(a: OidcIssuerArgs, dry: bool) -> anyhow::Result<ExitCod
     let issuer = Issuer::new(&a.name, subscription, &a.resource_group_name, &a.location)?;
     let issuer = Issuer { adopt: a.adopt, ..issuer };
     let dir = if dry { KeyDir::look(&a.output_dir) } else { KeyDir::open(&a.output_dir)? };
-    let keys = Keys { dir, given, rotation, bits: Bits::default() };
+    let keys = Keys { dir, given, rotation, make: SigningKey::generate };
     let title = format!("create oidc-issuer azure: {}", a.name);
     if dry {
         let found = issuer::survey(&client, &issuer, &keys, &|_, _, _| {}).await.map_err(say::failed)?;
@@ -82,6 +82,7 @@ pub async fn managed_identities(a: ManagedArgs, dry: bool) -> anyhow::Result<Exi
         validity: a.validity_days,
         renew: a.renew.then_some(a.renew_before),
         adopt: a.adopt,
+        make: managed::new_key,
     };
     m.check()?;
     let title = format!("create managed-identities azure: {}", a.name);
