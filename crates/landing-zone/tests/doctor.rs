@@ -16,6 +16,8 @@ fn ask(w: &World, purpose: For) -> Examination {
         groups: Vec::new(),
         dns_group: Some(DNS_GROUP.to_owned()),
         cluster: Some(landing_zone::Cluster::new("demo", "demo-x2b4c").unwrap()),
+        account: None,
+        vault: None,
         nodes: Nodes::default(),
     }
 }
@@ -190,4 +192,38 @@ async fn names_that_are_taken_and_identities_that_are_full() {
     assert_eq!(full.level, Level::Blocker);
     assert!(full.found.ends_with("has 18 of 20, and 3 more are needed"), "{full:?}");
     assert!(full.fix.as_ref().unwrap().contains("az identity federated-credential delete"), "{full:?}");
+}
+
+/// Names of accounts and vaults are everybody's; ours are good, also when they are there already.
+#[tokio::test]
+async fn names_that_are_unique_in_azure() {
+    let w = world().await;
+    let m = crate::managed::managed(&w);
+    let mut x = ask(&w, For::Managed);
+    x.cluster = Some(m.mark.clone());
+    (x.account, x.vault) = (Some("demooidc".to_owned()), Some(m.vault.clone()));
+    let level = async |x: &Examination, name: &str| {
+        let found = examine(&w.client, x).await;
+        let of = found.iter().find(|f| f.check == "names" && f.found.contains(name)).cloned();
+        of.unwrap_or_else(|| panic!("{name}: {found:#?}"))
+    };
+    assert_eq!(level(&x, "demooidc is free").await.level, Level::Good);
+    assert_eq!(level(&x, "aro-vault is free").await.level, Level::Good);
+    let dir = tempfile::tempdir().unwrap();
+    crate::oidc::publish(&w, dir.path(), landing_zone::issuer::Rotation::Keep).await.unwrap();
+    let made = landing_zone::managed::create(&w.client, &m, Default::default(), &crate::support::quiet).await;
+    assert!(crate::managed::good(&made.unwrap()));
+    assert_eq!(level(&x, "demooidc is ours").await.level, Level::Good);
+    assert_eq!(level(&x, "aro-vault is ours").await.level, Level::Good);
+    // Somebody deleted the vault and did not purge it; another has the account.
+    w.client.arm::<azure::ops::Vaults>().delete(&m.vault_id().unwrap()).await.unwrap();
+    let vault = level(&x, "aro-vault").await;
+    assert!(vault.level == Level::Blocker && vault.fix.unwrap().contains("az keyvault purge -n aro-vault"));
+    let group = ResourceGroups::ROW.id(&w.subscription, "theirs").unwrap();
+    put::<ResourceGroups>(&w, &group, json!({"location": "westus2"})).await;
+    let id = azure::ops::StorageAccounts::ROW.id(&group, "theirs").unwrap();
+    let body = json!({"location": "westus2", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}, "properties": {}});
+    put::<azure::ops::StorageAccounts>(&w, &id, body).await;
+    x.account = Some("theirs".to_owned());
+    assert_eq!(level(&x, "theirs").await.level, Level::Blocker);
 }

@@ -57,6 +57,11 @@ fn actions(purpose: For) -> Vec<String> {
     }
     if purpose == For::Managed {
         all.extend(both("Microsoft.KeyVault/vaults".to_owned()));
+        all.push("Microsoft.KeyVault/locations/deletedVaults/purge/action".to_owned());
+    }
+    if purpose == For::Cluster {
+        all.extend(both("Microsoft.Storage/storageAccounts".to_owned()));
+        all.push("Microsoft.Storage/storageAccounts/blobServices/containers/write".to_owned());
     }
     all
 }

@@ -49,6 +49,9 @@ pub struct Examination {
     pub groups: Vec<String>,
     pub dns_group: Option<String>,
     pub cluster: Option<crate::Cluster>,
+    /// Of the storage account of a token issuer, and of a key vault: are these names to be had?
+    pub account: Option<String>,
+    pub vault: Option<String>,
     /// Nodes that are to run; asked of [`For::Cluster`] and [`For::Managed`].
     pub nodes: Nodes,
 }
@@ -110,5 +113,6 @@ pub async fn examine(client: &Client, x: &Examination) -> Vec<Finding> {
     }
     names::credentials(client, x, &mut r).await;
     names::names(client, x, &mut r).await;
+    names::global(client, x, &mut r).await;
     r.0
 }

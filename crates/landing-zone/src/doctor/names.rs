@@ -6,7 +6,9 @@ use crate::survey::read;
 use crate::{Cluster, Error, MadeBy};
 use arm::ResourceId;
 use azure::ops::{DnsNs, DnsZones, FederatedCredentials, ResourceGroups, UserAssignedIdentities};
-use azure::{ArmType, Client};
+use azure::{ArmType, Call, Client};
+use futures::TryStreamExt;
+use http::Method;
 
 /// Azure's limit of federated credentials per identity.
 const CREDENTIALS: usize = 20;
@@ -137,4 +139,58 @@ pub(super) async fn credentials(client: &Client, x: &Examination, r: &mut Report
             format!("no identity has more than the {CREDENTIALS} that it may have"),
         );
     }
+}
+
+/// Names that nobody else in Azure may have: of a storage account, of a vault. Ours are as good as free ones.
+pub(super) async fn global(client: &Client, x: &Examination, r: &mut Report) {
+    if let Some(name) = &x.account {
+        let by = MadeBy::OidcIssuer;
+        let fix =
+            format!("another --name for create oidc-issuer azure, or az storage account delete -n {name}");
+        free(client, x, ("Microsoft.Storage", "storageAccounts", "2023-05-01"), name, by, fix, r).await;
+    }
+    if let Some(name) = &x.vault {
+        let by = MadeBy::ManagedIdentities;
+        let fix = format!(
+            "another --key-vault-name, or az keyvault delete -n {name} and az keyvault purge -n {name}"
+        );
+        free(client, x, ("Microsoft.KeyVault", "vaults", "2023-07-01"), name, by, fix, r).await;
+    }
+}
+
+async fn free(
+    client: &Client,
+    x: &Examination,
+    (ns, kind, version): (&str, &str, &str),
+    name: &str,
+    by: MadeBy,
+    fix: String,
+    r: &mut Report,
+) {
+    let path = format!("{}/providers/{ns}/checkNameAvailability?api-version={version}", x.subscription);
+    // It asks; the method is POST because the name is in a body.
+    let ask = serde_json::json!({"name": name, "type": format!("{ns}/{kind}")});
+    let said = match client.send(Call::new(Method::POST, path).body(ask).repeatable()).await {
+        Ok(answer) => answer.json().unwrap_or_default(),
+        Err(e) => return r.unknown("names", &e),
+    };
+    if said["nameAvailable"] == true {
+        return r.good("names", format!("{kind} {name} is free"));
+    }
+    // What was made by an earlier run is kept by the next.
+    let filter = format!("name eq '{name}' and resourceType eq '{ns}/{kind}'");
+    let found: Result<Vec<_>, _> = client.resources(&x.subscription, Some(&filter)).try_collect().await;
+    let mark = x.cluster.as_ref().map_or(name, |c| c.name.as_str());
+    let mark = if by == MadeBy::OidcIssuer { name } else { mark };
+    let ours = found.iter().flatten().any(|f| {
+        let tags = serde_json::to_value(&f.tags).unwrap_or_default();
+        crate::names::tag(&tags, crate::names::TAG_BY) == Some(by.as_str())
+            && crate::names::tag(&tags, crate::names::TAG_NAME) == Some(mark)
+    });
+    if ours {
+        return r.good("names", format!("{kind} {name} is ours"));
+    }
+    let why =
+        said["message"].as_str().or_else(|| said["reason"].as_str()).unwrap_or("it is taken").to_owned();
+    r.blocker("names", format!("{kind} {name}: {why}"), fix);
 }

@@ -321,6 +321,12 @@ pub struct DoctorArgs {
     /// Infra id of the cluster
     #[arg(long, value_name = "ID", requires = "name")]
     pub infra_id: Option<String>,
+    /// Name of the storage account of a token issuer: is it to be had?
+    #[arg(long, value_name = "NAME")]
+    pub oidc_issuer_name: Option<String>,
+    /// Name of a key vault: is it to be had?
+    #[arg(long, value_name = "NAME")]
+    pub key_vault_name: Option<String>,
     /// Size of the nodes: is it offered here? With --for cluster or managed
     #[arg(long, default_value = "Standard_D4s_v5", value_name = "SIZE")]
     pub instance_type: String,

@@ -224,6 +224,8 @@ pub async fn doctor(what: cli::Doctor) -> anyhow::Result<ExitCode> {
         groups: Vec::new(),
         dns_group: a.dns_zone_rg_name,
         cluster,
+        account: a.oidc_issuer_name,
+        vault: a.key_vault_name,
         nodes: Nodes { size: a.instance_type, count: a.node_pool_replicas, zones: a.availability_zones },
     };
     let findings = examine(&client, &x).await;
