@@ -94,6 +94,10 @@ pub enum Error {
     SameKey(String),
     #[error("a rotation was begun and not ended: run the command with --rotate first")]
     RotationUnfinished,
+    #[error(
+        "the account may not make applications in the directory; nothing was changed: give it Application.ReadWrite.OwnedBy of Microsoft Graph (az ad app permission add --api 00000003-0000-0000-c000-000000000000 --api-permissions 18a4783c-866b-4cc7-a460-3d5e5662c884=Role --id CLIENT_ID, then az ad app permission admin-consent --id CLIENT_ID)"
+    )]
+    Directory(#[source] Box<azure::Error>),
     #[error("cannot {what}")]
     Data { what: String, source: Box<azure::Error> },
     #[error("cannot make a certificate for {0}")]

@@ -59,7 +59,15 @@ fn note(step: &Step) -> Option<String> {
     Some(format!("role {role} for principal {}", p["principalId"].as_str()?))
 }
 
+/// What making and deleting applications needs.
+const DIRECTORY: &str = "Application.ReadWrite.OwnedBy";
+
 impl Picture<'_> {
+    /// Whether applications are made or changed.
+    fn directory(&self) -> bool {
+        self.extras.iter().any(|e| e.act != Act::Keep && e.what.starts_with("application "))
+    }
+
     pub fn json(&self) -> Value {
         let c = Counts::of(self.plan, self.extras);
         let steps: Vec<Value> = self
@@ -84,6 +92,7 @@ impl Picture<'_> {
             "kept": self.kept,
             "beside": self.extras,
             "permissions": rights::needed(self.plan),
+            "directoryPermissions": if self.directory() { vec![DIRECTORY] } else { Vec::new() },
             "expectedSeconds": times::expected(self.plan).as_secs_f64(),
             "oneByOneSeconds": times::one_by_one(self.plan).as_secs_f64(),
             "create": c.create, "change": c.change, "delete": c.delete, "keep": c.keep,
@@ -144,7 +153,7 @@ impl Picture<'_> {
             }
         }
         let needed = rights::needed(self.plan);
-        if !needed.is_empty() {
+        if !needed.is_empty() || self.directory() {
             out.push_str("\nPermissions needed:\n");
             for (scope, actions) in needed {
                 let _ = writeln!(out, "  at {scope}");
@@ -152,6 +161,9 @@ impl Picture<'_> {
                     let _ = writeln!(out, "    {a}");
                 }
             }
+        }
+        if self.directory() {
+            let _ = writeln!(out, "  in the directory (Microsoft Graph)\n    {DIRECTORY}");
         }
         let c = Counts::of(self.plan, self.extras);
         let _ = writeln!(

@@ -268,3 +268,37 @@ async fn a_name_that_somebody_deleted() {
     let bad = Managed { vault: "9".to_owned(), ..m };
     assert!(matches!(bad.check(), Err(Error::VaultName(_))));
 }
+
+/// Rights in Azure and rights in the directory are different things; without either nothing is begun.
+#[tokio::test]
+async fn too_few_rights_change_nothing() {
+    const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
+    const ACCESS: &str = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9";
+    let w = world().await;
+    let m = managed(&w);
+    let before = w.left();
+    let weak = w.principal("weak", &[CONTRIBUTOR]);
+    match create(&weak, &m, Options::default(), &quiet).await.map(drop) {
+        Err(Error::Rights(missing)) => {
+            assert!(missing.iter().all(|r| r.role() == "User Access Administrator"))
+        }
+        other => panic!("{other:?}"),
+    }
+    let enough = w.principal("enough", &[CONTRIBUTOR, ACCESS]);
+    match create(&enough, &m, Options::default(), &quiet).await.map(drop) {
+        Err(e @ Error::Directory(_)) => assert!(e.to_string().contains("Application.ReadWrite.OwnedBy")),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(w.left(), before);
+    assert!(applications(&w).await.is_empty());
+    // An issuer needs nothing of the directory.
+    let dir = tempfile::tempdir().unwrap();
+    let keys = crate::oidc::keys(dir.path(), Rotation::Keep);
+    let issuer = crate::oidc::issuer(&w);
+    let weak = landing_zone::issuer::create(&weak, &issuer, &keys, Options::default(), &quiet).await;
+    assert!(matches!(weak.map(drop), Err(Error::Rights(_))));
+    assert_eq!(w.left(), before);
+    let (made, _) =
+        landing_zone::issuer::create(&enough, &issuer, &keys, Options::default(), &quiet).await.unwrap();
+    assert!(made.is_good());
+}

@@ -74,16 +74,21 @@ pub(super) async fn look(client: &Client, m: &Managed, secrets: bool, tell: Tell
     let vault = m.vault_id()?;
     let one = |suffix: &'static str| {
         let name = m.part(suffix);
-        let application = applications.iter().find(|a| a.display_name == name).cloned();
+        let mut named: Vec<Application> =
+            applications.iter().filter(|a| a.display_name == name).cloned().collect();
         let vault = &vault;
         async move {
-            let mut part = Part { suffix, application, ..Part::default() };
+            let mut part = Part { suffix, ..Part::default() };
+            if secrets {
+                (part.secret, part.foreign) = held(client, m, &name, vault, tell).await?;
+            }
+            // A run that was killed may have made one that no list showed to the next: the one in use counts.
+            let used = part.secret.as_ref().map(|h| h.client_id.clone());
+            named.sort_by_key(|a| (Some(&a.app_id) != used.as_ref(), a.app_id.clone()));
+            part.application = named.into_iter().next();
             if let Some(app) = &part.application {
                 let found = client.graph().service_principal_of(&app.app_id).await;
                 part.principal = found.map_err(read(format!("the service principal of {name}")))?;
-            }
-            if secrets {
-                (part.secret, part.foreign) = held(client, m, &name, vault, tell).await?;
             }
             Ok(part)
         }

@@ -15,6 +15,7 @@ use arm::ResourceId;
 use arm::types::DeletedVault;
 use azure::Client;
 use azure::graph::Application;
+use azure::plan::plan;
 use azure::vault::{Attributes, SetSecret};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -114,6 +115,7 @@ async fn purge(client: &Client, v: &DeletedVault, watch: Watch<'_>) -> Result<()
 pub async fn create(client: &Client, m: &Managed, options: Options, watch: Watch<'_>) -> Result<Made, Error> {
     m.check()?;
     let tell = |id: &ResourceId, why: &str, pause| watch(Progress::Waiting { id, why, pause });
+    let enrolled = first(client, m, &tell, watch).await?;
     let look = async || {
         let (survey, facts) = look(client, m, &tell).await?;
         // The name must be free before a vault can have it; nothing else is done before rights were checked, but
@@ -127,7 +129,12 @@ pub async fn create(client: &Client, m: &Managed, options: Options, watch: Watch
     if !outcome.is_good() {
         return Ok(Made { outcome, failed: Vec::new(), files: None });
     }
-    let seen: Seen = principals::look(client, m, true, &tell).await?;
+    let mut seen: Seen = principals::look(client, m, true, &tell).await?;
+    // Lists of the directory may be a little old.
+    for part in seen.iter_mut().filter(|p| p.application.is_none()) {
+        let name = m.part(part.suffix);
+        part.application = enrolled.clone().filter(|a| a.display_name == name);
+    }
     let all: Vec<_> = seen
         .into_iter()
         .map(|part| async {
@@ -148,6 +155,32 @@ pub async fn create(client: &Client, m: &Managed, options: Options, watch: Watch
         false => None,
     };
     Ok(Made { outcome, failed, files })
+}
+
+/// Whether the account may make applications is known when it has made one. That comes first, and after all other
+/// rights: who is refused leaves nothing behind.
+async fn first(
+    client: &Client,
+    m: &Managed,
+    tell: Tell<'_>,
+    watch: Watch<'_>,
+) -> Result<Option<Application>, Error> {
+    let there = principals::applications(client, m).await?;
+    let missing = |(_, suffix): &&(&str, &str)| !there.iter().any(|a| a.display_name == m.part(suffix));
+    let Some((_, suffix)) = COMPONENTS.iter().find(missing) else { return Ok(None) };
+    let (found, _) = look(client, m, tell).await?;
+    let lacks = rights::missing(client, &rights::needed(&plan(&found.goal, &found.observed)?)).await?;
+    if !lacks.is_empty() {
+        return Err(Error::Rights(lacks));
+    }
+    let name = m.part(suffix);
+    let made = client.graph().create_application(&principals::application(m, &name)).await;
+    let made = made.map_err(|e| match e.status() {
+        Some(403) => Error::Directory(Box::new(e)),
+        _ => Error::Data { what: format!("create application {name}"), source: Box::new(e) },
+    })?;
+    watch(Progress::Extra(&Extra::new(Act::Create, format!("application {name}"))));
+    Ok(Some(made))
 }
 
 /// Makes one component whole; its client id.
