@@ -2,6 +2,7 @@
 //! The prerequisites of a cluster are planned, made, used by a pod's token, and taken away.
 
 use super::Report;
+use super::issuer::{self, Issuer};
 use crate::azure::report;
 use anyhow::{Context, bail};
 use arm::ResourceId;
@@ -23,15 +24,16 @@ const DOMAIN: &str = "example.zaffre.test";
 const DNS_GROUP: &str = "zaffre-dns";
 const PLACE: &str = "westeurope";
 
-fn quiet(_: Progress<'_>) {}
+pub fn quiet(_: Progress<'_>) {}
 
 pub async fn work(r: &mut Report) -> anyhow::Result<()> {
-    let issuer = super::issuer::Issuer::start().await?;
-    let config = Config { profile: Profile::Fast, trust: vec![issuer.ca.clone()], ..Config::local(1) };
+    let config = Config { profile: Profile::Fast, ..Config::local(1) };
     let sim = AzureSim::start(config).await?;
     r.step("Azure ready (simulated)", &sim.arm_url());
     let (client, http) = client(&sim).await?;
     let subscription = ResourceId::subscription_scope(&sim.creds().subscription_id)?;
+    let issuer = Issuer::create(&client, &subscription, PLACE).await?;
+    r.step("token issuer: RSA key, account, documents", &issuer.url);
     let cluster = Cluster::new("demo", "demo-x2b4c")?;
     let iam = Iam {
         cluster: cluster.clone(),
@@ -90,7 +92,8 @@ pub async fn work(r: &mut Report) -> anyhow::Result<()> {
     if r.text {
         report::journal(&journal, true);
     }
-    for by in [MadeBy::Infra, MadeBy::Iam] {
+    let shared = Cluster::shared(issuer::NAME)?;
+    for (cluster, by) in [(&cluster, MadeBy::Infra), (&cluster, MadeBy::Iam), (&shared, MadeBy::OidcIssuer)] {
         let (cluster, subscription) = (cluster.clone(), subscription.clone());
         let d = Destroy { cluster, subscription, by, group: None, preserve: false };
         good(&destroy::destroy(&client, &d, Options::default(), &quiet).await?.outcome)?;
@@ -112,7 +115,7 @@ async fn exchange(
     http: &Http,
     client: &Client,
     infra: &Infra,
-    issuer: &super::issuer::Issuer,
+    issuer: &Issuer,
     client_id: &str,
 ) -> anyhow::Result<()> {
     let account = "cloud-network-config-controller";
@@ -135,7 +138,7 @@ async fn exchange(
     Ok(())
 }
 
-fn good(outcome: &Outcome) -> anyhow::Result<()> {
+pub fn good(outcome: &Outcome) -> anyhow::Result<()> {
     if let Some((id, e)) = outcome.report.failures().next() {
         bail!("{id}: {e}");
     }
