@@ -22,7 +22,16 @@ fn help_teaches() {
     testkit::golden!("help-serve-kube.txt", &run(&["help", "serve", "kube"]));
     testkit::golden!("help-demo.txt", &run(&["help", "demo"]));
     testkit::golden!("help-serve-azure.txt", &run(&["help", "serve", "azure"]));
-    for what in ["create iam", "create infra", "destroy iam", "destroy infra"] {
+    for what in [
+        "create iam",
+        "create infra",
+        "create oidc-issuer",
+        "create managed-identities",
+        "destroy iam",
+        "destroy infra",
+        "destroy oidc-issuer",
+        "destroy managed-identities",
+    ] {
         let args: Vec<&str> = std::iter::once("help").chain(what.split(' ')).chain(["azure"]).collect();
         let name = format!("help-{}-azure.txt", what.replace(' ', "-"));
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
