@@ -135,7 +135,7 @@ async fn made_rotated_retired_and_gone() {
     let again = publish(&w, dir.path(), Rotation::Rotate).await.unwrap();
     assert_eq!((again.decision, again.kids), (Decision::Rotated, second.kids.clone()));
     let third = publish(&w, dir.path(), Rotation::RetireOld).await.unwrap();
-    assert_eq!(third.kids, [second.kid.clone()]);
+    assert_eq!(third.kids, std::slice::from_ref(&second.kid));
     assert_eq!(public(&w, "openid/v1/jwks").await["keys"].as_array().unwrap().len(), 1);
     w.remove(&w.shared("demooidc", MadeBy::OidcIssuer)).await;
     assert_eq!(w.left(), Vec::<String>::new());
