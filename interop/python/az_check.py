@@ -1,101 +1,21 @@
-"""The Azure CLI against the simulator whose environment is sourced, command after command in one process.
+"""The Azure CLI against the simulator whose environment is sourced: groups, networks, identities, roles, zones.
 
-    . env-file; target/venv-az/bin/python interop/python/az_check.py public|custom
-
-`public` is az as it comes, in AzureCloud: proxy and CA bundle of the environment lead it to the simulator. `custom`
-registers the simulator as a cloud of its own and uses no proxy. Prints `ok <name>` per check; the first failure of a
-check ends that check, and the exit status is 1 if any failed.
+    . env-file; target/venv-az/bin/python interop/python/az_check.py public|custom [name ...]
 """
 
-import contextlib
-import io
 import json
-import logging
 import os
 import re
 import sys
-import tempfile
-import traceback
 
-WAY = sys.argv[1]
-CONFIG = tempfile.TemporaryDirectory()
-os.environ["AZURE_CONFIG_DIR"] = CONFIG.name
-# az puts the certificates it makes into the home directory.
-os.environ["HOME"] = CONFIG.name
-if WAY == "custom":
-    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"]:
-        os.environ.pop(name, None)
-
-from azure.cli.core import get_default_cli  # noqa: E402  (it reads the environment when imported)
-
-from issuer import Issuer  # noqa: E402
-
-TENANT, CLIENT = os.environ["AZURE_TENANT_ID"], os.environ["AZURE_CLIENT_ID"]
-SUBSCRIPTION, SECRET = os.environ["AZURE_SUBSCRIPTION_ID"], os.environ["AZURE_CLIENT_SECRET"]
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
-
-
-def expect(condition, message):
-    if not condition:
-        raise AssertionError(message)
-
-
-class Failed(Exception):
-    pass
-
-
-def az(line, *more):
-    """Runs one command; what it prints as JSON. A word of `more` is one argument whatever is in it."""
-    arguments = line.split() + list(more)
-    out, err = io.StringIO(), io.StringIO()
-    cli = get_default_cli()
-    try:
-        with contextlib.redirect_stderr(err), contextlib.redirect_stdout(out):
-            code = cli.invoke(arguments + ["-o", "json"], out_file=out)
-    except SystemExit as e:
-        code = e.code
-    finally:
-        # Each command sets up logging anew; its handlers hold our buffers.
-        for name in ["cli", "azure"]:
-            logging.getLogger(name).handlers.clear()
-    said = (str(cli.result.error) if cli.result and cli.result.error else "") + err.getvalue()
-    if code:
-        raise Failed(f"az {' '.join(arguments)}: exit {code}: {said}")
-    text = out.getvalue().strip()
-    return json.loads(text) if text else None
-
-
-def refused(line, *codes):
-    """The command must fail and say each of these."""
-    try:
-        az(line)
-    except Failed as e:
-        for code in codes:
-            expect(code in str(e), f"want {code}: {e}")
-    else:
-        raise AssertionError(f"az {line}: accepted, want {codes}")
-
-
-def names(items):
-    return sorted(i["name"] for i in items)
-
-
-def login():
-    az(f"login --service-principal -u {CLIENT} --tenant {TENANT} -p", SECRET)
+from az_cli import CLIENT, SECRET, SUBSCRIPTION, TENANT, WAY, az, end, enter, login, names, refused
+from checks import check, expect, run
+from issuer import Issuer
 
 
 @check
 def logins():
-    if WAY == "custom":
-        url = os.environ["ZAFFRE_AZURE_ARM_URL"]
-        az(f"cloud register -n Zaffre --endpoint-resource-manager {url}")
-        az("cloud set -n Zaffre")
-        expect(az("cloud show")["endpoints"]["resourceManager"] == url, "the cloud is not ours")
+    enter()
     refused(f"login --service-principal -u {CLIENT} --tenant {TENANT} -p wrong", "AADSTS7000215")
     login()
     account = az("account show")
@@ -322,21 +242,4 @@ def gone():
     expect(names(az("group list")) == ["zaffre-dns"], "only the seed is left")
 
 
-def main():
-    wanted, failed = sys.argv[2:], []
-    for function in CHECKS:
-        if wanted and function.__name__ not in wanted:
-            continue
-        try:
-            function()
-            print(f"ok {function.__name__}", flush=True)
-        except Exception:
-            failed.append(function.__name__)
-            print(f"FAILED {function.__name__}", flush=True)
-            traceback.print_exc(file=sys.stdout)
-    CONFIG.cleanup()
-    sys.exit(1 if failed else 0)
-
-
-if __name__ == "__main__":
-    main()
+end(run(sys.argv[2:]))

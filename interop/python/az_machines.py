@@ -1,25 +1,21 @@
-"""The Azure CLI's machines, disks and private links; beside az_check.py, which has the means and the ways in.
+"""The Azure CLI's machines, disks and private links.
 
     . env-file; target/venv-az/bin/python interop/python/az_machines.py public|custom [name ...]
 """
 
 import sys
 
-import az_check
-from az_check import az, expect, names, refused
-
-az_check.CHECKS.clear()
-check = az_check.check
+import az_cli
+from az_cli import az, names, refused
+from checks import check, expect, run
 
 IMAGE = "Debian:debian-12:12-gen2:latest"
 
 
 @check
 def begin():
-    if az_check.WAY == "custom":
-        az(f"cloud register -n Zaffre --endpoint-resource-manager {az_check.os.environ['ZAFFRE_AZURE_ARM_URL']}")
-        az("cloud set -n Zaffre")
-    az_check.login()
+    az_cli.enter()
+    az_cli.login()
     az("group create -n m -l westus2")
     az("network vnet create -g m -n v -l westus2 --address-prefixes 10.0.0.0/16 --subnet-name s --subnet-prefixes 10.0.0.0/24")
     az("network nic create -g m -n n --vnet-name v --subnet s")
@@ -98,5 +94,4 @@ def end():
     refused("group show -n m", "ResourceGroupNotFound")
 
 
-if __name__ == "__main__":
-    az_check.main()
+az_cli.end(run(sys.argv[2:]))

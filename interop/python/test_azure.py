@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import tempfile
-import traceback
 import urllib.request
 import uuid
 
@@ -26,30 +25,11 @@ from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.privatedns import PrivateDnsManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
+from checks import check, expect, refused, run
+
 SUBSCRIPTION, TENANT = os.environ["AZURE_SUBSCRIPTION_ID"], os.environ["AZURE_TENANT_ID"]
 CLIENT, SECRET = os.environ["AZURE_CLIENT_ID"], os.environ["AZURE_CLIENT_SECRET"]
 SCOPE = "https://management.azure.com/.default"
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
-
-
-def expect(condition, message):
-    if not condition:
-        raise AssertionError(message)
-
-
-def refused(call, status, code):
-    """The call must fail with exactly this answer."""
-    try:
-        call()
-    except HttpResponseError as e:
-        expect(e.status_code == status and e.error.code == code, f"got {e.status_code} {e.error and e.error.code}, want {status} {code}")
-    else:
-        raise AssertionError(f"accepted, want {status} {code}")
 
 
 class World:
@@ -64,7 +44,12 @@ class World:
         self.rg = f"python-{uuid.uuid4().hex[:8]}"
         self.group = self.resources.resource_groups.create_or_update(self.rg, {"location": "westus2", "tags": {"a": "b"}})
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failed, *_):
+        if failed:
+            return
         self.resources.resource_groups.begin_delete(self.rg).result()
         expect(not self.resources.resource_groups.check_existence(self.rg), "the group is still there")
 
@@ -328,23 +313,4 @@ def federated(w):
         expect(got == "AADSTS50166", f"no issuer to ask: {got}")
 
 
-def main():
-    wanted = sys.argv[1:]
-    failed = []
-    for function in CHECKS:
-        if wanted and function.__name__ not in wanted:
-            continue
-        w = None
-        try:
-            w = World()
-            function(w)
-            w.close()
-            print(f"ok {function.__name__}", flush=True)
-        except Exception:
-            failed.append(function.__name__)
-            print(f"FAILED {function.__name__}", flush=True)
-            traceback.print_exc()
-    sys.exit(1 if failed else 0)
-
-
-main()
+sys.exit(1 if run(sys.argv[1:], World) else 0)

@@ -3,19 +3,19 @@
 Prints `ok <name>` per check and exits 1 at the end if any failed. The clients are for public Azure; proxy and CA bundle
 of the environment lead them to the simulator.
 
-    . env-file; target/venv-azure/bin/python interop/python/test_azure_machines.py
+    . env-file; target/venv-azure/bin/python interop/python/test_azure_machines.py [name ...]
 """
 
 import os
 import sys
-import traceback
 import urllib.request
 
-from azure.core.exceptions import HttpResponseError
 from azure.identity import ClientSecretCredential, ManagedIdentityCredential
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
+
+from checks import check, expect, refused, run
 
 SUBSCRIPTION = os.environ["AZURE_SUBSCRIPTION_ID"]
 WHO = ClientSecretCredential(os.environ["AZURE_TENANT_ID"], os.environ["AZURE_CLIENT_ID"], os.environ["AZURE_CLIENT_SECRET"])
@@ -23,26 +23,6 @@ GROUP, PLACE = "py-machines", "westus2"
 COMPUTE = ComputeManagementClient(WHO, SUBSCRIPTION)
 NETWORK = NetworkManagementClient(WHO, SUBSCRIPTION)
 RESOURCES = ResourceManagementClient(WHO, SUBSCRIPTION)
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
-
-
-def expect(condition, message):
-    if not condition:
-        raise AssertionError(message)
-
-
-def refused(call, status, code):
-    try:
-        call()
-    except HttpResponseError as e:
-        expect(e.status_code == status and e.error.code == code, f"got {e.status_code} {e.error and e.error.code}, want {status} {code}")
-    else:
-        raise AssertionError(f"accepted, want {status} {code}")
 
 
 def nic(name):
@@ -123,17 +103,4 @@ def end():
     RESOURCES.resource_groups.begin_delete(GROUP).result()
 
 
-def main():
-    failed = []
-    for function in CHECKS:
-        try:
-            function()
-            print(f"ok {function.__name__}", flush=True)
-        except Exception:
-            failed.append(function.__name__)
-            print(f"FAILED {function.__name__}", flush=True)
-            traceback.print_exc(file=sys.stdout)
-    sys.exit(1 if failed else 0)
-
-
-main()
+sys.exit(1 if run(sys.argv[1:]) else 0)

@@ -26,6 +26,11 @@ const DEBIAN_PACKAGES: &[Package] = &[
         why: "target/venv and its like, where Python clients are installed",
         probe: &["python3", "-c", "import venv, ensurepip"],
     },
+    Package {
+        name: "skopeo",
+        why: "an OCI client for the registries of the Azure simulator",
+        probe: &["skopeo", "--version"],
+    },
     Package { name: "git", why: "the check that tests leave the tree clean", probe: &["git", "--version"] },
 ];
 

@@ -43,7 +43,7 @@ async fn over<S>(
     path: &str,
     headers: &[(&str, &str)],
     body: Bytes,
-) -> Answer
+) -> Option<Answer>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -53,10 +53,10 @@ where
     for (k, v) in headers {
         request = request.header(*k, *v);
     }
-    let answer = send.send_request(request.body(Full::new(body)).unwrap()).await.unwrap();
+    let answer = send.send_request(request.body(Full::new(body)).unwrap()).await.ok()?;
     let (head, body) = answer.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    Answer { status: head.status.as_u16(), headers: head.headers, body }
+    let body = body.collect().await.ok()?.to_bytes();
+    Some(Answer { status: head.status.as_u16(), headers: head.headers, body })
 }
 
 /// `https` with the given authority, or `http`.
@@ -67,6 +67,17 @@ pub async fn ask(
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
 ) -> Answer {
+    try_ask(ca, method, url, headers, body).await.unwrap()
+}
+
+/// The same; `None` if the connection breaks.
+pub async fn try_ask(
+    ca: &str,
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Option<Answer> {
     let url = url::Url::parse(url).unwrap();
     let host = url.host_str().unwrap().to_owned();
     let port = url.port_or_known_default().unwrap();
@@ -107,6 +118,19 @@ pub async fn through(
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
 ) -> Answer {
+    try_through(proxy, ca, host, method, path, headers, body).await.unwrap()
+}
+
+/// The same; `None` if the connection breaks.
+pub async fn try_through(
+    proxy: &str,
+    ca: &str,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> Option<Answer> {
     let (status, tcp) =
         connect(proxy, format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes()).await;
     assert_eq!(status, 200);

@@ -333,3 +333,77 @@ async fn a_provider_gets_a_certificate_that_is_good_for_tokens() {
         ask(ca, "POST", &moves, &headers, json!({"targetResourceId": uami["id"]}).to_string()).await.json();
     assert!(moved["identityUrl"].as_str().unwrap().contains("/credentials?tid="), "{moved}");
 }
+
+/// Not everybody with a token is a provider; and what was minted does not live for ever.
+#[tokio::test]
+async fn certificates_are_for_providers_and_end() {
+    use base64::Engine;
+    let lab = Lab::new().await;
+    let uami = lab.identity("a").await;
+    let vm = lab.machine("m", json!({"type": "SystemAssigned, UserAssigned", "userAssignedIdentities": {(uami["id"].as_str().unwrap()): {}}})).await;
+    let world = lab.sim.world();
+    let id = arm::ResourceId::parse(vm["id"].as_str().unwrap()).unwrap();
+    let url = format!("{}&api-version=2024-01-01", world.identity_url(&id, &lab.sim.arm_url()));
+    let body = json!({"identityIds": [uami["id"]]}).to_string();
+    let ca = lab.sim.ca_pem();
+    let login = format!("{}/{}/oauth2/v2.0/token", lab.sim.arm_url(), world.tenant());
+    let token = async |client: &str, secret: &str| {
+        let form = format!(
+            "grant_type=client_credentials&client_id={client}&client_secret={secret}&scope=https%3A%2F%2Fidentity.azure.net%2F.default"
+        );
+        format!(
+            "Bearer {}",
+            ask(ca, "POST", &login, &[], form).await.json()["access_token"].as_str().unwrap()
+        )
+    };
+    let mint = async |auth: &str| ask(ca, "POST", &url, &[("authorization", auth)], body.clone()).await;
+    // An application that may read, and the machine itself, whatever it may.
+    let (client, object) = world.add_app("nosy", "s3cret", Vec::new());
+    let subscription = format!("/subscriptions/{}", world.subscription());
+    world.assign(&object, "acdd72a7-3385-48ef-bd42-f606fba81ae7", &subscription);
+    assert_eq!(mint(&token(&client, "s3cret").await).await.status, 403);
+    let own = TOKEN.replace("https://management.azure.com/", "https://identity.azure.net");
+    let (_, of_machine) = lab.imds(&vm, &own, META).await;
+    world.assign(
+        vm["identity"]["principalId"].as_str().unwrap(),
+        "8e3af657-a8ff-443c-a75c-2fe8c4bcb635",
+        &subscription,
+    );
+    let auth = format!("Bearer {}", of_machine["access_token"].as_str().unwrap());
+    assert_eq!(mint(&auth).await.status, 403);
+    // One that was given the right.
+    let role = json!({"properties": {"roleName": "Provider", "type": "CustomRole", "assignableScopes": [subscription],
+        "permissions": [{"actions": ["Microsoft.ManagedIdentity/identities/credentials/action"]}]}});
+    let definition = "1f0e2d3c-4b5a-4697-8877-665544332204";
+    lab.put_at(
+        &format!("{subscription}/providers/Microsoft.Authorization/roleDefinitions/{definition}"),
+        "2022-04-01",
+        role,
+    )
+    .await;
+    world.assign(&object, definition, &subscription);
+    let given = mint(&token(&client, "s3cret").await).await;
+    assert_eq!(given.status, 200);
+    let given = given.json();
+    let c = &given["explicit_identities"][0];
+    let pem = base64::engine::general_purpose::STANDARD.decode(c["client_secret"].as_str().unwrap()).unwrap();
+    let key = jsonwebtoken::EncodingKey::from_rsa_pem(&pem).unwrap();
+    let wall = world.now().as_second();
+    let exchange = async || {
+        let claims = json!({"aud": login, "iss": c["client_id"], "sub": c["client_id"], "jti": "1", "nbf": wall, "exp": wall + 3_000});
+        let assertion =
+            jsonwebtoken::encode(&jsonwebtoken::Header::new(jsonwebtoken::Algorithm::PS256), &claims, &key)
+                .unwrap();
+        let form = format!(
+            "grant_type=client_credentials&client_id={}&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer&client_assertion={assertion}&scope=https%3A%2F%2Fmanagement.azure.com%2F.default",
+            c["client_id"].as_str().unwrap()
+        );
+        let got = ask(ca, "POST", &login, &[], form).await;
+        (got.status, got.json()["error_codes"][0].as_u64())
+    };
+    assert_eq!(exchange().await, (200, None));
+    world.advance(jiff::SignedDuration::from_hours(24 * 89));
+    assert_eq!(exchange().await.0, 200);
+    world.advance(jiff::SignedDuration::from_hours(48));
+    assert_eq!(exchange().await, (401, Some(700_027)));
+}

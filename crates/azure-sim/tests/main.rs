@@ -6,6 +6,7 @@ mod data;
 mod deployments;
 mod deterministic;
 mod edge;
+mod faults;
 mod federated;
 mod gateway;
 mod graph;

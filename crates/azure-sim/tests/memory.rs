@@ -363,3 +363,174 @@ async fn acknowledged_writes_survive_a_kill() {
         assert_eq!(ask(&world, &token, "GET", &g, None).status, 200, "g{i} of {last}");
     }
 }
+
+/// A hundred operations of every sort are under way when the process dies: machines, disks, endpoints, link services,
+/// accounts, networks, and deletions of some. All end, each once, with what they had before.
+#[tokio::test]
+async fn a_hundred_operations_of_all_sorts_survive_a_restart() {
+    let house = House::new();
+    let dir = tempfile::tempdir().unwrap();
+    let world = house.open(dir.path());
+    let token = world.owner_token().await;
+    let g = format!("/subscriptions/{}/resourceGroups/g", world.subscription());
+    let v = "api-version=2024-03-01";
+    let put = |name: &str, body: Value| {
+        let r = ask(&world, &token, "PUT", &format!("{g}/providers/{name}?{v}"), Some(&body));
+        assert!(r.status.is_success(), "{name}: {:?}", r.body);
+        r
+    };
+    ask(&world, &token, "PUT", &format!("{g}?api-version=2021-04-01"), Some(&json!({"location": "westus2"})));
+    let id = |name: &str| format!("{g}/providers/{name}");
+    put(
+        "Microsoft.Network/virtualNetworks/v",
+        json!({"location": "westus2", "properties": {
+        "addressSpace": {"addressPrefixes": ["10.0.0.0/16"]},
+        "subnets": [
+            {"name": "s", "properties": {"addressPrefix": "10.0.0.0/22"}},
+            {"name": "nat", "properties": {"addressPrefix": "10.0.8.0/24", "privateLinkServiceNetworkPolicies": "Disabled"}},
+        ]}}),
+    );
+    house.clock.advance(SignedDuration::from_secs(60));
+    let subnet =
+        |name: &str| json!({"id": id(&format!("Microsoft.Network/virtualNetworks/v/subnets/{name}"))});
+    put(
+        "Microsoft.Network/loadBalancers/lb",
+        json!({"location": "westus2", "sku": {"name": "Standard"}, "properties": {
+        "frontendIPConfigurations": (0..10).map(|i| json!({"name": format!("f{i}"), "properties": {"subnet": subnet("s")}})).collect::<Vec<_>>()}}),
+    );
+    put("Microsoft.Network/networkSecurityGroups/old", json!({"location": "westus2"}));
+    for i in 0..25 {
+        put(
+            &format!("Microsoft.Network/networkInterfaces/n{i}"),
+            json!({"location": "westus2", "properties": {"ipConfigurations": [{"name": "c", "properties": {"subnet": subnet("s")}}]}}),
+        );
+    }
+    for i in 0..10 {
+        put(
+            &format!("Microsoft.Compute/disks/gone{i}"),
+            json!({"location": "westus2", "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 8}}),
+        );
+    }
+    house.clock.advance(SignedDuration::from_secs(100));
+    // Under way from here on.
+    let mut names = Vec::new();
+    let mut begin = |name: String, body: Value| {
+        let r = put(&name, body);
+        names.push(name);
+        r
+    };
+    for i in 0..25 {
+        begin(
+            format!("Microsoft.Compute/virtualMachines/m{i}"),
+            json!({"location": "westus2", "properties": {
+            "hardwareProfile": {"vmSize": "Standard_D2s_v5"}, "osProfile": {"computerName": "m", "adminUsername": "core", "adminPassword": "Secret-1234"},
+            "storageProfile": {"imageReference": {"publisher": "azureopenshift", "offer": "aro4", "sku": "420-v2", "version": "latest"}},
+            "networkProfile": {"networkInterfaces": [{"id": id(&format!("Microsoft.Network/networkInterfaces/n{i}"))}]}}}),
+        );
+    }
+    for i in 0..20 {
+        begin(
+            format!("Microsoft.Compute/disks/d{i}"),
+            json!({"location": "westus2", "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 8}}),
+        );
+        begin(
+            format!("Microsoft.Network/privateEndpoints/e{i}"),
+            json!({"location": "westus2", "properties": {"subnet": subnet("s"),
+            "privateLinkServiceConnections": [{"name": "c", "properties": {"privateLinkServiceId": id("Contoso.Vaults/things/kv"), "groupIds": ["vault"]}}]}}),
+        );
+    }
+    for i in 0..10 {
+        begin(
+            format!("Microsoft.Network/privateLinkServices/p{i}"),
+            json!({"location": "westus2", "properties": {
+            "loadBalancerFrontendIpConfigurations": [{"id": id(&format!("Microsoft.Network/loadBalancers/lb/frontendIPConfigurations/f{i}"))}],
+            "ipConfigurations": [{"name": "c", "properties": {"subnet": subnet("nat")}}]}}),
+        );
+        begin(
+            format!("Microsoft.Network/virtualNetworks/w{i}"),
+            json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.9.0.0/16"]}}}),
+        );
+    }
+    for i in 0..5 {
+        begin(
+            format!("Microsoft.Storage/storageAccounts/hundredth{i}"),
+            json!({"location": "westus2", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}}),
+        );
+    }
+    for i in 0..10 {
+        let r = ask(
+            &world,
+            &token,
+            "DELETE",
+            &format!("{}?{v}", id(&format!("Microsoft.Compute/disks/gone{i}"))),
+            None,
+        );
+        assert_eq!(r.status, 202);
+    }
+    assert_eq!(names.len() + 10, 100);
+    let look = |world: &World, token: &str, name: &str| {
+        ask(world, token, "GET", &format!("{}?{v}", id(name)), None).body.unwrap()
+    };
+    let own = |b: &Value| {
+        let p = &b["properties"];
+        [
+            &p["vmId"],
+            &p["uniqueId"],
+            &p["resourceGuid"],
+            &p["networkInterfaces"][0]["id"],
+            &p["alias"],
+            &p["creationTime"],
+        ]
+        .map(Value::clone)
+    };
+    // Some are done, most are not.
+    house.clock.advance(SignedDuration::from_secs(3));
+    let before: Vec<_> = names.iter().map(|n| own(&look(&world, &token, n))).collect();
+    let top = world.clock_shown();
+    assert!(top["nextEvent"].is_string(), "something is under way: {top}");
+    let events = world.machine_events(0);
+    let died = copy(dir.path());
+    drop(world);
+    let world = house.open(died.path());
+    let token = world.owner_token().await;
+    let states = |world: &World, token: &str| {
+        names
+            .iter()
+            .filter(|n| look(world, token, n)["properties"]["provisioningState"] != "Succeeded")
+            .count()
+    };
+    assert!(states(&world, &token) > 40, "they are still under way after the restart");
+    house.clock.advance(SignedDuration::from_secs(200));
+    for (name, had) in names.iter().zip(&before) {
+        let now = look(&world, &token, name);
+        assert_eq!(now["properties"]["provisioningState"], "Succeeded", "{name}");
+        assert!(
+            own(&now).iter().zip(had).all(|(n, h)| h.is_null() || n == h),
+            "{name} is the same: {had:?} {now}"
+        );
+    }
+    for i in 0..10 {
+        let gone = ask(
+            &world,
+            &token,
+            "GET",
+            &format!("{}?{v}", id(&format!("Microsoft.Compute/disks/gone{i}"))),
+            None,
+        );
+        assert_eq!(gone.status, 404);
+    }
+    // None twice: one disk per machine, one interface per endpoint, one creation per machine told.
+    let count = |kind: &str| {
+        ask(&world, &token, "GET", &format!("{}?{v}", id(kind)), None).body.unwrap()["value"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    assert_eq!(count("Microsoft.Compute/disks"), 20 + 25);
+    assert_eq!(count("Microsoft.Network/networkInterfaces"), 25 + 20 + 10);
+    let after = world.machine_events(0);
+    let created = |e: &azure_sim::MachineEvents| {
+        e.value.iter().filter(|e| e.what == azure_sim::Happening::Created).count()
+    };
+    assert_eq!((created(&events), created(&after)), (25, 25));
+}

@@ -139,7 +139,7 @@ async fn names_in_private_zones() {
     let site = Site::new(Profile::Instant).await;
     let zone = "Microsoft.Network/privateDnsZones/privatelink.vaultcore.azure.net";
     site.ask("PUT", &format!("{zone}?api-version=2020-06-01"), Some(&json!({"location": "global"})));
-    let vault = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/x/providers/Contoso.Vaults/things/kv";
+    let vault = &site.id("Contoso.Vaults/things/kv");
     let mut body = endpoint(&site, vault, false);
     body["properties"]["privateLinkServiceConnections"][0]["properties"]["groupIds"] = json!(["vault"]);
     let pe = site.put(PE, &body);
@@ -160,4 +160,51 @@ async fn names_in_private_zones() {
     site.get(&a);
     assert_eq!(site.ask("DELETE", PE, None).status, 202);
     assert_eq!(site.ask("GET", &a, None).status, 404);
+}
+
+/// Who may not approve may ask: by hand, and waits.
+#[tokio::test]
+async fn an_automatic_connection_needs_the_right_to_approve() {
+    let site = Site::new(Profile::Instant).await;
+    balancer(&site, "Standard");
+    site.put(PLS, &service(&site, &[]));
+    let (client, object) = site.lab.world.add_app("tenant", "s3cret", Vec::new());
+    let role = |name: &str, id: &str, actions: Value| {
+        let body = json!({"properties": {"roleName": name, "type": "CustomRole", "permissions": [{"actions": actions}], "assignableScopes": [site.group]}});
+        let url = format!(
+            "{}/providers/Microsoft.Authorization/roleDefinitions/{id}?api-version=2022-04-01",
+            site.group
+        );
+        assert_eq!(site.lab.ask("PUT", &url, Some(&body)).status, 201);
+        site.lab.world.assign(&object, id, &site.group);
+    };
+    let connects = json!([
+        "Microsoft.Network/privateEndpoints/*",
+        "Microsoft.Network/virtualNetworks/subnets/join/action",
+        "Microsoft.Network/privateLinkServices/read"
+    ]);
+    role("Connects", "1f0e2d3c-4b5a-4697-8877-665544332201", connects);
+    let token = site.lab.world.token_for(&client, "s3cret").await;
+    let url = format!("{}?api-version=2024-03-01", site.id(PE));
+    let put =
+        |manual: bool| site.lab.ask_as(&token, "PUT", &url, Some(&endpoint(&site, &site.id(PLS), manual)));
+    let refused = put(false);
+    assert_eq!((refused.status.as_u16(), code(&refused).as_str()), (403, "LinkedAuthorizationFailed"));
+    let text = refused.body.unwrap().to_string();
+    assert!(
+        text.contains("Microsoft.Network/privateLinkServices/PrivateEndpointConnectionsApproval/action"),
+        "{text}"
+    );
+    assert_eq!(site.ask("GET", PE, None).status, 404, "nothing was made");
+    assert_eq!(put(true).status, 201);
+    let state = |list: &str| {
+        site.get(PE)["properties"][list][0]["properties"]["privateLinkServiceConnectionState"]["status"]
+            .clone()
+    };
+    assert_eq!(state("manualPrivateLinkServiceConnections"), "Pending");
+    site.ask("DELETE", PE, None);
+    let approves = json!(["Microsoft.Network/privateLinkServices/privateEndpointConnectionsApproval/action"]);
+    role("Approves", "1f0e2d3c-4b5a-4697-8877-665544332202", approves);
+    assert_eq!(put(false).status, 201);
+    assert_eq!(state("privateLinkServiceConnections"), "Approved");
 }

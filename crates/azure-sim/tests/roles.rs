@@ -196,3 +196,55 @@ async fn certificates_sign_assertions() {
     late["exp"] = json!(now - 1000.0);
     assert_eq!(ask(Algorithm::RS256, late).await, 700_024);
 }
+
+/// A right that is taken away is enforced for a while, as one that is given is not yet; the list knows at once.
+#[tokio::test]
+async fn rights_are_taken_away_as_slowly_as_given() {
+    const READER: &str = "acdd72a7-3385-48ef-bd42-f606fba81ae7";
+    let dir = tempfile::tempdir().unwrap();
+    let clock = clock::ManualClock::new(jiff::Timestamp::from_second(1_700_000_000).unwrap());
+    let open = || {
+        let setup = azure_sim::Setup {
+            seed: 7,
+            profile: Profile::Real,
+            limits: None,
+            roles: Vec::new(),
+            issuers: std::sync::Arc::new(azure_sim::HttpsIssuers::new(&[])),
+            clock: clock.clone(),
+            proxied: Vec::new(),
+            trust: Vec::new(),
+        };
+        azure_sim::World::open(setup, dir.path()).unwrap()
+    };
+    let world = open();
+    let owner = world.owner_token().await;
+    let group = format!("/subscriptions/{}/resourceGroups/g", world.subscription());
+    let at = format!("{group}?api-version=2021-04-01");
+    world.arm(&call("PUT", &at, &owner, Some(&json!({"location": "westus2"}))));
+    let (client, object) = world.add_app("reader", "s3cret", Vec::new());
+    let token = world.token_for(&client, "s3cret").await;
+    let id = format!(
+        "{group}/providers/Microsoft.Authorization/roleAssignments/1f0e2d3c-4b5a-4697-8877-665544332203?api-version=2022-04-01"
+    );
+    let role = format!(
+        "/subscriptions/{}/providers/Microsoft.Authorization/roleDefinitions/{READER}",
+        world.subscription()
+    );
+    let body = json!({"properties": {"principalId": object, "principalType": "ServicePrincipal", "roleDefinitionId": role}});
+    assert_eq!(world.arm(&call("PUT", &id, &owner, Some(&body))).status, 201);
+    let read = |world: &azure_sim::World| world.arm(&call("GET", &at, &token, None)).status.as_u16();
+    assert_eq!(read(&world), 403, "given, and not there yet");
+    let later = jiff::SignedDuration::from_secs(301);
+    world.advance(later);
+    assert_eq!(read(&world), 200);
+    assert_eq!(world.arm(&call("DELETE", &id, &owner, None)).status, 200);
+    assert_eq!(world.arm(&call("GET", &id, &owner, None)).status, 404, "the list knows");
+    assert_eq!(read(&world), 200, "taken, and still there");
+    // Also after a restart.
+    world.close();
+    drop(world);
+    let world = open();
+    assert_eq!(read(&world), 200);
+    world.advance(later);
+    assert_eq!(read(&world), 403);
+}

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -179,18 +180,31 @@ impl Http {
         }
     }
 
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, HttpError> {
+    /// Sends and returns as soon as the answer begins. The time limit is for the head, and then for each part.
+    pub async fn open(&self, request: Request<Bytes>) -> Result<Arriving, HttpError> {
         let at = host(request.uri());
-        let response = self.client.request(request.map(Full::new)).await.map_err(|e| {
+        let head = tokio::time::timeout(self.timeout, self.head(request)).await;
+        let response = head.map_err(|_| HttpError::Timeout { host: at.clone(), after: self.timeout })??;
+        let (head, body) = response.into_parts();
+        Ok(Arriving { status: head.status, headers: head.headers, body, host: at, timeout: self.timeout })
+    }
+
+    async fn head(&self, request: Request<Bytes>) -> Result<http::Response<Incoming>, HttpError> {
+        let at = host(request.uri());
+        self.client.request(request.map(Full::new)).await.map_err(|e| {
             let (connect, untrusted) = (e.is_connect(), untrusted(&e));
-            let (host, source) = (at.clone(), e.into());
+            let (host, source) = (at, e.into());
             match (connect, untrusted) {
                 (true, true) => HttpError::Untrusted { host, source },
                 (true, false) => HttpError::Connect { host, source },
                 (false, _) => HttpError::Lost { host, source },
             }
-        })?;
-        let (head, body) = response.into_parts();
+        })
+    }
+
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, HttpError> {
+        let at = host(request.uri());
+        let (head, body) = self.head(request).await?.into_parts();
         let body = Limited::new(body, self.max_body).collect().await.map_err(|source| {
             if source.is::<LengthLimitError>() {
                 return HttpError::TooLarge { host: at.clone(), limit: self.max_body };
@@ -198,6 +212,54 @@ impl Http {
             HttpError::Lost { host: at.clone(), source }
         })?;
         Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+}
+
+/// An answer whose body is still under way.
+#[derive(Debug)]
+pub struct Arriving {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Incoming,
+    host: String,
+    timeout: Duration,
+}
+
+impl Arriving {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    /// The next bytes; `None` at the end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        loop {
+            let frame = tokio::time::timeout(self.timeout, self.body.frame()).await;
+            let frame =
+                frame.map_err(|_| HttpError::Timeout { host: self.host.clone(), after: self.timeout })?;
+            match frame {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+                Some(Err(e)) => {
+                    return Err(HttpError::Lost { host: self.host.clone(), source: e.into() });
+                }
+            }
+        }
+    }
+
+    /// All of it, if it is not longer than the limit.
+    pub async fn whole(mut self, limit: usize) -> Result<Bytes, HttpError> {
+        let mut all = bytes::BytesMut::new();
+        while let Some(part) = self.chunk().await? {
+            if all.len() + part.len() > limit {
+                return Err(HttpError::TooLarge { host: self.host, limit });
+            }
+            all.extend_from_slice(&part);
+        }
+        Ok(all.freeze())
     }
 }
 

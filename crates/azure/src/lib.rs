@@ -1,8 +1,9 @@
-//! A client for Azure Resource Manager, Entra ID and Graph.
+//! A client for Azure Resource Manager, Entra ID and Graph, and for the data planes of Key Vault, Blob storage and registries.
 //!
 //! From the bottom: [`Http`] sends once; [`Credential`] has tokens; [`Client`] is the pipeline (budgets, retries,
 //! registration, correlation); [`Lro`] is the pure state machine of long-running operations, and [`Operation`] drives
 //! it; [`Arm`] are typed operations, a row of data per type; [`plan`] says what would change before it is changed.
+//! [`vault`], [`blob`] and [`oci`] are what lies behind vaults, accounts and registries.
 //!
 //! Nothing here knows whether it talks to Azure or to a simulator. Clock, randomness, waiting and the environment are
 //! handed in.
@@ -21,6 +22,7 @@ mod env;
 pub mod graph;
 mod http;
 pub mod lro;
+pub mod oci;
 pub mod ops;
 mod pipeline;
 pub mod plan;
@@ -34,7 +36,7 @@ pub use connect::{ConnectError, Connected, connect};
 pub use credential::{Credential, CredentialError, EntraFault};
 pub use env::Env;
 pub use graph::Graph;
-pub use http::{Answer, Http, HttpError, HttpOptions};
+pub use http::{Answer, Arriving, Http, HttpError, HttpOptions};
 pub use lro::{Lro, Operation};
 pub use ops::{Arm, ArmType, Condition, Deleted};
 pub use pipeline::{

@@ -71,6 +71,7 @@ async fn machines() {
         arm.power_off(&vm).await.unwrap();
         assert_eq!(arm.instance_view(&vm).await.unwrap().power(), Some("stopped"));
         assert!(arm.boot_diagnostics(&vm).await.unwrap().serial_console_log_blob_uri.is_some());
+        assert!(!t.client.health(&vm).await.unwrap().availability_state.is_empty());
         gone::<VirtualMachines>(&t, &vm).await;
         gone::<Disks>(&t, &disk).await;
     })

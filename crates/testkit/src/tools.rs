@@ -120,6 +120,15 @@ pub fn python_az() -> Option<PathBuf> {
     venv("ZAFFRE_PYTHON_AZ", "venv-az", "the Azure CLI")
 }
 
+/// skopeo, a client of image registries: `SKOPEO`, or on `PATH`, or missing with a message.
+pub fn skopeo() -> Option<PathBuf> {
+    let found = locate("SKOPEO", "skopeo");
+    if found.is_none() {
+        skipped("skopeo (set SKOPEO, or install it: `cargo xtask setup` does on a Debian)");
+    }
+    found
+}
+
 fn venv(variable: &str, name: &str, what: &str) -> Option<PathBuf> {
     let dir = target_dir().join(name);
     // A stamp is written last: without it the installation was interrupted.

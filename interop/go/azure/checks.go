@@ -32,6 +32,11 @@ var checks = []check{
 	{"identity and role", identityAndRole},
 	{"zones", zones},
 	{"private zones", privateZones},
+	{"machines and disks", machines},
+	{"sizes and usage", sizes},
+	{"blobs", blobs},
+	{"vaults", vaults},
+	{"registries", registries},
 	{"group gone", groupGone},
 }
 

@@ -71,6 +71,15 @@ fn recorded_resources_survive() {
                 }
                 "microsoft.authorization/roleassignments" => twice::<RoleAssignmentProperties>(v),
                 "microsoft.authorization/roledefinitions" => twice::<RoleDefinitionProperties>(v),
+                "microsoft.compute/virtualmachines" => twice::<VirtualMachineProperties>(v),
+                "microsoft.compute/disks" | "microsoft.compute/snapshots" => twice::<DiskProperties>(v),
+                "microsoft.network/privateendpoints" => twice::<PrivateEndpointProperties>(v),
+                "microsoft.network/privatelinkservices" => twice::<PrivateLinkServiceProperties>(v),
+                "microsoft.storage/storageaccounts" => twice::<StorageAccountProperties>(v),
+                "microsoft.keyvault/vaults" => twice::<KeyVaultProperties>(v),
+                "microsoft.keyvault/deletedvaults" => twice::<DeletedVaultProperties>(v),
+                "microsoft.containerregistry/registries" => twice::<ContainerRegistryProperties>(v),
+                "microsoft.resources/deployments" => twice::<DeploymentProperties>(v),
                 "microsoft.resources/resourcegroups" => twice::<ResourceGroupProperties>(v),
                 _ => continue,
             };
@@ -78,5 +87,6 @@ fn recorded_resources_survive() {
             *seen.entry(kind).or_default() += 1;
         }
     }
+    println!("{seen:?}");
     assert!(seen.len() > 10, "{seen:?}");
 }

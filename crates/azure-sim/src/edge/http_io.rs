@@ -73,10 +73,11 @@ pub async fn serve(world: &Arc<World>, req: Request<Incoming>) -> Option<Respons
     if matches!(service, Service::Arm | Service::Login)
         && matches!(first.as_str(), "identity" | "bootdiagnostics")
     {
-        return Some(write(match first.as_str() {
-            "identity" => world.identity(&call).await,
-            _ => world.console(&call),
-        }));
+        if first == "bootdiagnostics" {
+            return Some(write(world.console(&call)));
+        }
+        let inner = async |call: Call, _: Due| world.identity(&call).await;
+        return around(world, "msi", call, inner).await.map(write);
     }
     // On the loopback and at Resource Manager the decision point is known by its path.
     let asks = call.path.trim_end_matches('/').to_ascii_lowercase().ends_with(access::PATH);
@@ -136,8 +137,8 @@ async fn plane_answer(
         }
     };
     let name = format!("{plane:?}").to_lowercase();
-    let inner = async |call: Call, _: Due| {
-        let mut reply = world.plane(&Ask { plane, host, raw_path, raw_query, call, upload });
+    let inner = async |call: Call, due: Due| {
+        let mut reply = world.plane_under(&Ask { plane, host, raw_path, raw_query, call, upload }, &due);
         if head {
             (reply.body, reply.raw) = (None, None);
             reply.parts.clear();

@@ -17,6 +17,11 @@ fn refuse(status: StatusCode, why: &str) -> Reply {
     Reply::json(status, json!({"error": "invalid_request", "error_description": why}))
 }
 
+/// The machine that asks, as it calls itself.
+pub fn machine_of(call: &Call) -> Option<String> {
+    who(call).0
+}
+
 /// Who asks, and for what path.
 fn who(call: &Call) -> (Option<String>, String) {
     if let Some(rest) = call.path.strip_prefix("/vm/") {

@@ -10,4 +10,5 @@ mod proxy;
 mod start;
 mod trouble;
 
+pub use imds::machine_of;
 pub use start::{AzureSim, Config, Credentials, ProxiedProvider, StartError};

@@ -11,7 +11,8 @@ use crate::provider;
 use crate::rbac::Role;
 use crate::state::Secret;
 use crate::time::ScaleError;
-use crate::trouble::{Rule, TroubleError};
+use crate::trouble::{Due, Rule, TroubleError, around};
+use crate::wire::Call;
 use crate::world::{Setup, World, WorldError};
 use clock::SharedClock;
 use hyper::service::service_fn;
@@ -59,8 +60,8 @@ pub struct Config {
     /// Namespaces that resource providers outside of the simulator answer for.
     pub proxied: Vec<ProxiedProvider>,
     pub clock: SharedClock,
-    /// How many times as fast as `clock` the world's clock runs; 0 stands still.
-    pub scale: f64,
+    /// How many times as fast as `clock` the world's clock runs; 0 stands still. `None`: as it did, or as `clock` does.
+    pub scale: Option<f64>,
     /// What goes wrong from the start.
     pub faults: Vec<Rule>,
 }
@@ -83,7 +84,7 @@ impl Config {
             data_dir: None,
             proxied: Vec::new(),
             clock: clock::system(),
-            scale: 1.0,
+            scale: None,
             faults: Vec::new(),
         }
     }
@@ -212,8 +213,10 @@ impl AzureSim {
             Some(files) => World::resume(setup, files).map_err(StartError::World)?,
             None => World::fresh(setup),
         };
-        world.run_clock_at(config.scale).map_err(StartError::Scale)?;
-        world.add_faults(config.faults).map_err(StartError::Faults)?;
+        if let Some(scale) = config.scale {
+            world.run_clock_at(scale).map_err(StartError::Scale)?;
+        }
+        world.want_faults(config.faults).map_err(StartError::Faults)?;
         let at = [config.listen, config.proxy_listen, config.admin_listen, config.imds_listen];
         let sim = AzureSim::open(Arc::new(world), authority, at, config.ca_file).await?;
         provider::resume(&sim.world);
@@ -422,10 +425,13 @@ async fn connection(mut tcp: TcpStream, door: Door, house: House) {
             let world = world.clone();
             async move {
                 let reply = match http_io::read(req, String::new()).await {
-                    Ok(call) => imds::serve(&world, &call),
-                    Err(reply) => reply,
+                    Ok(call) => {
+                        let inner = async |call: Call, _: Due| imds::serve(&world, &call);
+                        around(&world, "imds", call, inner).await
+                    }
+                    Err(reply) => Some(reply),
                 };
-                Ok::<_, Infallible>(http_io::write(reply))
+                reply.map(http_io::write).ok_or(Dropped)
             }
         });
         let _ = builder.serve_connection(TokioIo::new(tcp), service).await;

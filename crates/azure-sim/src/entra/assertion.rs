@@ -33,15 +33,20 @@ fn verifies(token: &str, key: &DecodingKey, algs: &[Algorithm]) -> bool {
     algs.contains(&header.alg) && jsonwebtoken::decode::<Value>(token, key, &unchecked(header.alg)).is_ok()
 }
 
-fn certificate_key(der: &[u8]) -> Option<DecodingKey> {
+/// The key of a certificate, and whether it is good now. It ends by the world's clock, which people move to see it end; it
+/// begins by the one that is ahead, because it may have been made by the machine's.
+fn certificate_key(der: &[u8], now: Timestamp, wall: Timestamp) -> Option<(DecodingKey, bool)> {
     let (_, cert) = X509Certificate::from_der(der).ok()?;
-    match cert.public_key().parsed().ok()? {
+    let (from, until) = (cert.validity().not_before.timestamp(), cert.validity().not_after.timestamp());
+    let good = now.as_second() <= until && now.max(wall).as_second() >= from.saturating_sub(SKEW);
+    let key = match cert.public_key().parsed().ok()? {
         PublicKey::RSA(rsa) => {
             let strip = |b: &[u8]| b.iter().skip_while(|x| **x == 0).copied().collect::<Vec<u8>>();
-            Some(DecodingKey::from_rsa_raw_components(&strip(rsa.modulus), &strip(rsa.exponent)))
+            DecodingKey::from_rsa_raw_components(&strip(rsa.modulus), &strip(rsa.exponent))
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((key, good))
 }
 
 /// Whether the assertion claims to be the application's own, rather than a foreign issuer's.
@@ -50,17 +55,25 @@ pub fn is_own(claims: &Value, client: &str) -> bool {
 }
 
 /// An assertion signed with one of the application's certificates.
-pub fn by_certificate(token: &str, claims: &Value, app: &App, now: Timestamp) -> Result<(), Refusal> {
-    in_time(claims, now)?;
+pub fn by_certificate(
+    token: &str,
+    claims: &Value,
+    app: &App,
+    now: Timestamp,
+    wall: Timestamp,
+) -> Result<(), Refusal> {
+    in_time(claims, wall)?;
     if claims["sub"].as_str().is_none_or(|s| !s.eq_ignore_ascii_case(&app.client_id)) {
         return Err(Refusal::assertion("the subject is not the application"));
     }
     let algs = [Algorithm::RS256, Algorithm::PS256];
     // The thumbprint in the header is a hint; few certificates are registered, so all are tried.
-    let known = app.certificates.iter().filter_map(|c| certificate_key(&c.0));
-    match known.into_iter().any(|k| verifies(token, &k, &algs)) {
-        true => Ok(()),
-        false => Err(Refusal::assertion("no registered certificate verifies it")),
+    let known = app.certificates.iter().filter_map(|c| certificate_key(&c.0, now, wall));
+    let fitting: Vec<bool> = known.filter(|(k, _)| verifies(token, k, &algs)).map(|(_, good)| good).collect();
+    match (fitting.is_empty(), fitting.contains(&true)) {
+        (true, _) => Err(Refusal::assertion("no registered certificate verifies it")),
+        (false, true) => Ok(()),
+        (false, false) => Err(Refusal::expired_certificate(&app.client_id)),
     }
 }
 

@@ -110,6 +110,17 @@ impl Refusal {
         )
     }
 
+    pub fn expired_certificate(client: &str) -> Refusal {
+        Refusal::new(
+            401,
+            "invalid_client",
+            700_027,
+            format!(
+                "The certificate with identifier used to sign the client assertion is expired on application '{client}'. [Reason - The key used is expired.]"
+            ),
+        )
+    }
+
     pub fn window(now: Timestamp) -> Refusal {
         Refusal::new(
             401,

@@ -6,7 +6,7 @@
 
 use crate::entra::Caller;
 use crate::kinds::compute_text as text;
-use crate::state::{Certificate, Principal, State};
+use crate::state::{Certificate, Principal, PrincipalKind, State};
 use crate::wire::{Call, Reply};
 use arm::ResourceId;
 use base64::Engine;
@@ -25,6 +25,9 @@ pub fn is_audience(audience: &str) -> bool {
         ["https://identity.azure.net", "https://management.azure.com", "https://management.core.windows.net"];
     known.contains(&bare) || (bare.starts_with("https://") && bare.ends_with(".identity.azure.net"))
 }
+
+/// What a provider must be allowed to do in the subscription.
+const PROVIDE: &str = "Microsoft.ManagedIdentity/identities/credentials/action";
 
 const VALID: SignedDuration = SignedDuration::from_hours(24 * 90);
 const RENEW: SignedDuration = SignedDuration::from_hours(24 * 45);
@@ -78,14 +81,14 @@ pub fn serve(
     let Some((id, moves)) = parse(&call.path) else {
         return fault(StatusCode::NOT_FOUND, "NotFound", "There is no such identity.");
     };
-    if caller.is_none() {
+    let Some(caller) = caller else {
         let header = format!(
             "Bearer authorization=\"{base}/{}\", resource=\"https://identity.azure.net\"",
             state.tenant
         );
         return fault(StatusCode::UNAUTHORIZED, "Unauthorized", "A token is required.")
             .with("www-authenticate", &header);
-    }
+    };
     if call.query("api-version").is_none_or(str::is_empty) {
         return fault(
             StatusCode::BAD_REQUEST,
@@ -95,6 +98,20 @@ pub fn serve(
     }
     if call.query("arpid").is_none_or(|n| n != number(state, &id)) {
         return fault(StatusCode::FORBIDDEN, "Forbidden", "The URL was not given out for this resource.");
+    }
+    // In Azure only the providers that Microsoft knows may ask. Here a provider is an application that was given the right,
+    // never an identity: one could hand itself the certificates of others.
+    let scope = format!("/subscriptions/{}", id.subscription().unwrap_or_default()).to_lowercase();
+    let provider = state
+        .directory
+        .principal(&caller.object_id)
+        .is_some_and(|p| !matches!(p.kind, PrincipalKind::Identity(..)));
+    if !provider || state.assignments.allowed(&caller.object_id, PROVIDE, &scope, false).is_none() {
+        return fault(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            &format!("The caller is no resource provider: it needs '{PROVIDE}' in the subscription."),
+        );
     }
     match (call.method.as_str(), moves) {
         ("GET", false) => own(state, &id, base, keys, now),

@@ -106,7 +106,7 @@ async fn by_assertion(
     // Who signs something dates it by the machine's clock, whatever ours says.
     let wall = keys.wall(now);
     if assertion::is_own(&claims, &app.client_id) {
-        return assertion::by_certificate(token, &claims, app, wall);
+        return assertion::by_certificate(token, &claims, app, now, wall);
     }
     let issuer = assertion::matching(state, app, &claims, now)?;
     assertion::by_issuer(token, &claims, &issuer, issuers, wall).await

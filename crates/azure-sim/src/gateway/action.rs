@@ -70,6 +70,9 @@ pub fn needed(method: &Method, target: &Target) -> Option<(String, String)> {
                 false => Some((format!("{ns}/{kind}/{verb}"), scope)),
             }
         }
+        (Some(_), ["deployments", _, "operations", ..]) => {
+            Some((format!("Microsoft.Resources/deployments/operations/{verb}"), scope))
+        }
         (Some(id), [_]) => {
             let word = &target.rest[0];
             Some((format!("{}/{word}/{verb}", type_of(id)), scope))

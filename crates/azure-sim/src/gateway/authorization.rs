@@ -51,6 +51,9 @@ pub fn assignment(cx: &mut Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
         ("PUT", old) => put_assignment(cx, id, old.as_deref()),
         ("DELETE", Some(r)) => {
             let body = show(cx.state, &r, &cx.version);
+            // Taken away as slowly as given.
+            let until = cx.state.lags.rights(cx.state.seed, id.key(), cx.now);
+            cx.state.assignments.fade(id.key(), until);
             cx.state.remove(id.key(), cx.now);
             Ok(Reply::ok(body))
         }

@@ -1,7 +1,7 @@
 //! What compute and private link answer beside their resources: actions, sizes, quota, the marketplace, health.
 
 use crate::gateway::groups::LOCATIONS;
-use crate::gateway::{Cx, operations, tree};
+use crate::gateway::{Cx, checks, operations, tree};
 use crate::kinds::{self, HIDDEN, How, Image, Kind, MACHINES, MARKET, Power, flow, power};
 use crate::machines::{allow, usage};
 use crate::state::{Effect, Phase, Record};
@@ -142,7 +142,7 @@ fn not_allowed(message: String) -> Fault {
 }
 
 fn operate(cx: &mut Cx<'_>, record: &Record, word: &str) -> Result<Reply, Fault> {
-    tree::idle(cx, Some(record))?;
+    checks::idle(cx, Some(record))?;
     let name = record.id.name();
     let hidden = record.doc.get(HIDDEN).cloned().unwrap_or_default();
     if hidden["generalized"].as_bool() == Some(true) && word != "deallocate" {
@@ -204,7 +204,7 @@ fn boot_diagnostics(cx: &Cx<'_>, record: &Record) -> Result<Reply, Fault> {
 }
 
 fn access(cx: &mut Cx<'_>, record: &Record, word: &str) -> Result<Reply, Fault> {
-    tree::idle(cx, Some(record))?;
+    checks::idle(cx, Some(record))?;
     let grants = word == "begingetaccess";
     if grants {
         let body = tree::body(cx)?;

@@ -6,8 +6,10 @@
 
 mod action;
 mod authorization;
+mod checks;
 mod deployments;
 mod groups;
+mod jsonc;
 mod lists;
 mod machines;
 mod operations;
@@ -18,6 +20,7 @@ mod template;
 mod throttle;
 mod tree;
 mod views;
+mod what_if;
 
 pub use groups::LOCATIONS;
 pub use providers::NAMESPACES;
@@ -29,7 +32,7 @@ use crate::profile::Pace;
 use crate::provider::{Drain, Forward, Providers};
 use crate::state::State;
 use crate::target::Target;
-use crate::trouble::Due;
+use crate::trouble::{Due, Trouble};
 use crate::wire::{Call, Fault, Reply};
 use arm::{ApiVersion, ResourceId};
 use http::{Method, StatusCode};
@@ -46,6 +49,8 @@ pub struct Cx<'a> {
     pub proxied: &'a Providers,
     /// What is to go wrong with it.
     pub due: &'a Due,
+    /// What is to go wrong with requests that it makes; `None` if nobody is to know of them.
+    pub trouble: Option<&'a Trouble>,
     /// A group whose deletion waits for providers elsewhere.
     pub drain: &'a mut Option<Drain>,
 }
@@ -57,6 +62,8 @@ pub struct Rules<'a> {
     pub proxied: &'a Providers,
     /// What is to go wrong with this request.
     pub due: &'a Due,
+    /// With those that it makes in turn.
+    pub trouble: &'a Trouble,
 }
 
 /// What comes out of the gate.
@@ -189,6 +196,7 @@ fn run(
         profile: rules.profile,
         proxied: rules.proxied,
         due: rules.due,
+        trouble: Some(rules.trouble),
         drain: &mut drain,
     };
     let reply = dispatch(cx, &target)?;
@@ -230,6 +238,13 @@ fn dispatch(mut cx: Cx<'_>, target: &Target) -> Result<Reply, Fault> {
         (Some(id), ["resourcegroups"]) if method == Method::GET => Ok(groups::list(&cx, id)),
         (Some(id), ["locations"]) if method == Method::GET => Ok(lists::locations(id)),
         (Some(id), ["resources"]) if method == Method::GET => lists::resources(&cx, id),
+        // At their old address, where all clients ask.
+        (Some(group), ["deployments", name, "operations"]) if method == Method::GET => {
+            match ResourceId::parse(&format!("{group}/providers/{}/{name}", kinds::DEPLOYMENTS)) {
+                Ok(id) => deployments::steps(&cx, &id),
+                Err(_) => Err(not_allowed(&cx)),
+            }
+        }
         (Some(id), ["providers"]) if method == Method::GET => Ok(providers::list(&cx, Some(id))),
         (Some(id), ["providers", ns]) if method == Method::GET => providers::get(&cx, Some(id), ns),
         (Some(id), ["providers", ns, "register"]) if method == Method::POST => {
@@ -276,9 +291,14 @@ fn resource(mut cx: Cx<'_>, id: &ResourceId) -> Result<Reply, Fault> {
 }
 
 /// A word after a resource: a collection of children, or an action.
-fn child(cx: Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault> {
-    if id.resource_type().is(kinds::DEPLOYMENTS) && word == "validate" && cx.call.method == Method::POST {
-        return deployments::validate(&cx, id);
+fn child(mut cx: Cx<'_>, id: &ResourceId, word: &str) -> Result<Reply, Fault> {
+    if id.resource_type().is(kinds::DEPLOYMENTS) {
+        match (cx.call.method.as_str(), word) {
+            ("POST", "validate") => return deployments::validate(&cx, id),
+            ("POST", "whatif") => return what_if::serve(&mut cx, id),
+            ("GET", "operations") => return deployments::steps(&cx, id),
+            _ => {}
+        }
     }
     if cx.call.method != Method::GET {
         return Err(not_allowed(&cx));

@@ -1,7 +1,7 @@
 //! The stages before dispatch. Each refuses with its own code, and knows nothing of the others.
 
 use crate::entra::Caller;
-use crate::gateway::{NAMESPACES, machines, operations, own, views};
+use crate::gateway::{NAMESPACES, deployments, machines, operations, own, views};
 use crate::kinds;
 use crate::provider::Providers;
 use crate::state::{Phase, Principal, State, is_within};
@@ -119,7 +119,8 @@ pub fn version(call: &Call, target: &Target, proxied: &Providers) -> Result<ApiV
     if NOT_TYPES.iter().any(|w| last.eq_ignore_ascii_case(w)) {
         return Ok(version);
     }
-    if machines::knows(&full.to_lowercase()) {
+    let lower = full.to_lowercase();
+    if machines::knows(&lower) || deployments::knows(&lower) {
         return Ok(version);
     }
     let parent = path.rsplit_once('/').map_or("", |(p, _)| p);

@@ -10,7 +10,7 @@ use std::cell::Cell;
 const MAX_DEPTH: usize = 32;
 const MAX_VALUES: u32 = 100_000;
 /// Azure's own limit.
-const MAX_RESOURCES: usize = 800;
+pub const MAX_RESOURCES: usize = 800;
 
 /// Where a deployment takes place.
 #[derive(Clone, Debug)]
@@ -25,13 +25,30 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The name other resources of the template know it by, if it has one.
-    pub symbol: Option<String>,
+    symbol: Option<String>,
     pub kind: String,
-    pub name: String,
+    name: String,
     pub id: String,
     pub version: String,
-    pub body: Value,
+    /// As it stands in the template: what it refers to may be made by the template, too.
+    given: Map<String, Value>,
     depends: Vec<String>,
+}
+
+impl Planned {
+    /// Whether a name in a template means this one.
+    pub fn is(&self, what: &str) -> bool {
+        let symbol = self.symbol.as_deref().is_some_and(|s| s.eq_ignore_ascii_case(what));
+        symbol
+            || self.name.eq_ignore_ascii_case(what)
+            || self.id.eq_ignore_ascii_case(what)
+            || format!("{}/{}", self.kind, self.name).eq_ignore_ascii_case(what)
+    }
+
+    /// Whether it comes after another.
+    pub fn needs(&self, other: &Planned) -> bool {
+        self.depends.iter().any(|d| other.is(d))
+    }
 }
 
 /// What is wrong with a template.
@@ -47,6 +64,8 @@ pub enum Error {
     Expression(String),
     #[error("'{0}' is neither a parameter nor a variable of the template, or has no value")]
     Unknown(String),
+    #[error("the template has no parameter '{0}', which is given a value")]
+    Undeclared(String),
     #[error("the type '{kind}' does not go with the name '{name}'")]
     Name { kind: String, name: String },
     #[error("'{0}' in a template is not supported here")]
@@ -85,6 +104,12 @@ impl<'a> Template<'a> {
 
     /// The resources, each after those it depends on.
     pub fn resources(&self) -> Result<Vec<Planned>, Error> {
+        let declared = &self.template["parameters"];
+        for (name, _) in self.parameters.as_object().into_iter().flatten() {
+            if !declared.as_object().is_some_and(|d| d.keys().any(|k| k.eq_ignore_ascii_case(name))) {
+                return Err(Error::Undeclared(name.clone()));
+            }
+        }
         let given: Vec<(Option<&str>, &Value)> = match &self.template["resources"] {
             Value::Array(list) => list.iter().map(|r| (None, r)).collect(),
             Value::Object(map) => map.iter().map(|(k, r)| (Some(k.as_str()), r)).collect(),
@@ -122,25 +147,41 @@ impl<'a> Template<'a> {
         for d in resource["dependsOn"].as_array().into_iter().flatten() {
             depends.extend(self.value(d, 0)?.as_str().map(str::to_lowercase));
         }
+        // A deployment in a deployment may be one in another group.
+        let mut place = self.place.clone();
+        if let Some(group) = fields.get("resourceGroup").filter(|_| is_deployment(&kind)) {
+            let Value::String(group) = self.value(group, 0)? else {
+                return Err(Error::Missing("resourceGroup"));
+            };
+            place.group = group;
+        }
+        let id = resource_id(&place, &kind, &name.split('/').collect::<Vec<_>>())?;
+        let symbol = symbol.map(str::to_owned);
+        Ok(Some(Planned { symbol, kind, name, id, version, given: fields.clone(), depends }))
+    }
+
+    /// What is put, once what it refers to is there.
+    pub fn body(&self, planned: &Planned) -> Result<Value, Error> {
         let mut body = Map::new();
-        for (field, v) in fields {
-            if !matches!(
-                field.as_str(),
-                "type"
-                    | "name"
-                    | "apiVersion"
-                    | "dependsOn"
-                    | "condition"
-                    | "comments"
-                    | "copy"
-                    | "resources"
-            ) {
-                body.insert(field.clone(), self.value(v, 0)?);
+        for (field, v) in &planned.given {
+            match field.as_str() {
+                "type" | "name" | "apiVersion" | "dependsOn" | "condition" | "comments" | "copy"
+                | "resources" | "resourceGroup" => {}
+                // Its expressions are its own, if it says so.
+                "properties" if is_deployment(&planned.kind) && inner(v) => {
+                    let mut own = Map::new();
+                    for (k, v) in v.as_object().into_iter().flatten() {
+                        let v = if k == "template" { v.clone() } else { self.value(v, 0)? };
+                        own.insert(k.clone(), v);
+                    }
+                    body.insert(field.clone(), Value::Object(own));
+                }
+                _ => {
+                    body.insert(field.clone(), self.value(v, 0)?);
+                }
             }
         }
-        let id = resource_id(self.place, &kind, &name.split('/').collect::<Vec<_>>())?;
-        let symbol = symbol.map(str::to_owned);
-        Ok(Some(Planned { symbol, kind, name, id, version, body: Value::Object(body), depends }))
+        Ok(Value::Object(body))
     }
 
     /// The outputs, once the resources are there.
@@ -275,16 +316,21 @@ fn resource_id(place: &Place, kind: &str, names: &[&str]) -> Result<String, Erro
     Ok(id)
 }
 
+fn is_deployment(kind: &str) -> bool {
+    kind.eq_ignore_ascii_case(crate::kinds::DEPLOYMENTS)
+}
+
+/// Whether a template in a template has parameters and variables of its own.
+fn inner(properties: &Value) -> bool {
+    let scope = &properties["expressionEvaluationOptions"]["scope"];
+    scope.as_str().is_some_and(|s| s.eq_ignore_ascii_case("inner"))
+}
+
 /// Each after what it depends on; otherwise as they stand.
 fn ordered(mut left: Vec<Planned>) -> Result<Vec<Planned>, Error> {
     let mut done: Vec<Planned> = Vec::new();
     while !left.is_empty() {
-        let is = |p: &Planned, d: &str| {
-            let names =
-                [p.name.to_lowercase(), format!("{}/{}", p.kind, p.name).to_lowercase(), p.id.to_lowercase()];
-            names.iter().any(|n| n == d) || p.symbol.as_ref().is_some_and(|s| s.eq_ignore_ascii_case(d))
-        };
-        let ready = |p: &Planned| p.depends.iter().all(|d| !left.iter().any(|other| is(other, d)));
+        let ready = |p: &Planned| !left.iter().any(|other| p.needs(other));
         let Some(at) = left.iter().position(ready) else {
             return Err(Error::Depends(left[0].name.clone()));
         };

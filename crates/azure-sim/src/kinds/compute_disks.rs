@@ -204,7 +204,7 @@ impl Rules for Disk {
         if let Some(e) = owner {
             out.insert("managedBy".into(), (&*e.text).into());
         }
-        let access = out.remove(HIDDEN).is_some_and(|h| h["access"].as_bool() == Some(true));
+        let access = record.doc.get(HIDDEN).is_some_and(|h| h["access"].as_bool() == Some(true));
         let running = owner.is_some_and(|e| {
             state.get(&e.source).is_some_and(|vm| crate::kinds::power(vm) != crate::kinds::Power::Deallocated)
         });

@@ -7,7 +7,7 @@ use arm::ApiVersion;
 use serde_json::{Map, Value, json};
 
 pub fn show(state: &State, record: &Record, version: &ApiVersion, out: &mut Map<String, Value>) {
-    let hidden = out.remove(HIDDEN).unwrap_or_default();
+    let hidden = record.doc.get(HIDDEN).cloned().unwrap_or_default();
     if version.at_least("2024-07-01") {
         out.insert("etag".into(), format!("\"{}\"", hidden["version"].as_u64().unwrap_or(1)).into());
     }

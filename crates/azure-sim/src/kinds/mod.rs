@@ -14,6 +14,8 @@ mod compute_images;
 mod compute_parts;
 mod compute_sizes;
 mod compute_vm;
+mod compute_vm_checks;
+mod compute_vm_disks;
 mod compute_vm_show;
 mod dns;
 pub use dns::{is_record_set, merge_record};
@@ -43,6 +45,7 @@ use crate::wire::Fault;
 use arm::{ApiVersion, ErrorDetail, ResourceId};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -149,6 +152,11 @@ pub struct Prep<'a> {
 
 /// What a row cannot say.
 pub trait Rules: Send + Sync {
+    /// Actions that linking needs and that depend on what is linked to, with the target of each.
+    fn links(&self, _doc: &Map<String, Value>) -> Vec<(Cow<'static, str>, String)> {
+        Vec::new()
+    }
+
     /// Validates, sets defaults, generates. `doc` has `properties`.
     fn prepare(&self, _: &Prep<'_>, _doc: &mut Map<String, Value>) -> Result<(), Fault> {
         Ok(())
@@ -471,14 +479,18 @@ fn referred(v: &Value, path: &[&str], found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The action that linking to `target` needs, if the row names one.
-pub fn link_actions(kind: &Kind, id: &ResourceId, doc: &Map<String, Value>) -> Vec<(&'static str, String)> {
-    let mut out = Vec::new();
+/// The action that linking to `target` needs, if the row names one, or the type's rules.
+pub fn link_actions(
+    kind: &Kind,
+    id: &ResourceId,
+    doc: &Map<String, Value>,
+) -> Vec<(Cow<'static, str>, String)> {
+    let mut out = kind.rules.links(doc);
     let mut of = |refs: &'static [Ref], doc: &Map<String, Value>| {
         for r in refs.iter().filter(|r| !r.action.is_empty()) {
             let mut edges = Vec::new();
             collect(&mut edges, std::slice::from_ref(r), id.as_str(), doc);
-            out.extend(edges.into_iter().map(|e| (r.action, e.target.to_string())));
+            out.extend(edges.into_iter().map(|e| (r.action.into(), e.target.to_string())));
         }
     };
     of(kind.refs, doc);

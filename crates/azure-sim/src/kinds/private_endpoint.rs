@@ -16,6 +16,7 @@ use arm::{ApiVersion, ResourceId};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 pub const ENDPOINTS: &str = "privateEndpoints";
 const GROUPS: &str = "privateEndpoints/privateDnsZoneGroups";
@@ -144,6 +145,18 @@ fn target<'a>(prep: &'a Prep<'_>, id: &str, manual: bool) -> Result<(String, Opt
 }
 
 impl Rules for Endpoint {
+    /// A connection that is there at once needs the right to approve it; one by hand needs none, and waits.
+    fn links(&self, doc: &Map<String, Value>) -> Vec<(Cow<'static, str>, String)> {
+        let list = doc.get("properties").and_then(|p| p.get(LISTS[0])).and_then(Value::as_array);
+        let ids = list.into_iter().flatten().filter_map(|c| text(c, &["properties", "privateLinkServiceId"]));
+        let need = |id: &str| {
+            let target = ResourceId::parse(id.trim_end_matches('/')).ok()?;
+            let action = format!("{}/PrivateEndpointConnectionsApproval/action", target.resource_type());
+            Some((Cow::Owned(action), target.as_str().to_owned()))
+        };
+        ids.filter_map(need).collect()
+    }
+
     fn prepare(&self, prep: &Prep<'_>, doc: &mut Map<String, Value>) -> Result<(), Fault> {
         keep_guid(prep, doc);
         let subscription = prep.id.subscription().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! What a client sees of a record: the document plus everything that is computed.
 
-use crate::kinds::{Etag, Part, private_endpoint, properties};
+use crate::kinds::{Etag, HIDDEN, Part, private_endpoint, properties};
 use crate::state::{Phase, Record, State};
 use arm::ApiVersion;
 use serde_json::{Map, Value, json};
@@ -23,7 +23,7 @@ pub fn show(state: &State, record: &Record, version: &ApiVersion) -> Value {
     if let Some(e) = &etag {
         out.insert("etag".into(), e.as_str().into());
     }
-    for (k, v) in &record.doc {
+    for (k, v) in record.doc.iter().filter(|(k, _)| *k != HIDDEN) {
         out.insert(k.clone(), v.clone());
     }
     if record.kind.always_tags && !out.contains_key("tags") {

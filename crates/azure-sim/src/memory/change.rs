@@ -5,8 +5,9 @@
 
 use crate::kinds;
 use crate::machines::Event;
-use crate::rbac::{Assignment, Permission, Role};
+use crate::rbac::{Assignment, Lingering, Permission, Role};
 use crate::state::{App, Key, Operation, Phase, Principal, Record, State, Subscription};
+use crate::trouble::Rule;
 use arm::ResourceId;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
@@ -57,10 +58,42 @@ pub enum Change {
     MachineEvent(Box<Event>),
     NoMachineEvent(u64),
     Quota(String, u64),
+    /// A right that was taken away and is still enforced.
+    Lingering(Key, Lingering),
+    NoLingering(Key),
     /// Whether a runtime says when machines have booted.
     BootsAwaited(bool),
     /// Milliseconds that the clock was moved ahead.
     Ahead(i64),
+    /// How many times as fast it runs.
+    Scale(f64),
+    /// What is to go wrong.
+    Faults(Faults),
+}
+
+/// Fault rules, and the profile they were made in: its own come and go with it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Faults {
+    pub profile: String,
+    pub rules: Vec<Rule>,
+}
+
+/// What is remembered beside the state.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// Milliseconds that the clock was moved ahead.
+    pub ahead: i64,
+    pub scale: Option<f64>,
+    pub faults: Option<Faults>,
+}
+
+impl Beside {
+    pub fn changes(self) -> Vec<Change> {
+        let mut all = vec![Change::Ahead(self.ahead)];
+        all.extend(self.scale.map(Change::Scale));
+        all.extend(self.faults.map(Change::Faults));
+        all
+    }
 }
 
 fn stored(r: &Record) -> Change {
@@ -124,6 +157,12 @@ pub fn between(old: &State, new: &State) -> Vec<Change> {
         |k| Some(Change::NoData(k.clone())),
     );
     differ(o, (&old.generations, &new.generations), |k, n| Change::Generation(k.clone(), *n), |_| None);
+    differ(
+        o,
+        (&old.assignments.lingering, &new.assignments.lingering),
+        |k, l| Change::Lingering(k.clone(), (**l).clone()),
+        |k| Some(Change::NoLingering(k.clone())),
+    );
     let (was, is) = (&old.directory, &new.directory);
     differ(
         o,
@@ -157,7 +196,7 @@ fn word(text: &str) -> Option<&'static str> {
 }
 
 /// Puts a change back.
-pub fn apply(state: &mut State, ahead: &mut i64, change: Change) -> Result<(), ChangeError> {
+pub fn apply(state: &mut State, beside: &mut Beside, change: Change) -> Result<(), ChangeError> {
     match change {
         Change::Record(s) => put(state, *s)?,
         Change::NoRecord(key) => {
@@ -196,8 +235,16 @@ pub fn apply(state: &mut State, ahead: &mut i64, change: Change) -> Result<(), C
         Change::Quota(key, n) => {
             state.machines.quotas.insert(key, n);
         }
+        Change::Lingering(key, l) => {
+            state.assignments.lingering.insert(key, Arc::new(l));
+        }
+        Change::NoLingering(key) => {
+            state.assignments.lingering.remove(&key);
+        }
         Change::BootsAwaited(awaited) => state.machines.awaited = awaited,
-        Change::Ahead(ms) => *ahead = ms,
+        Change::Ahead(ms) => beside.ahead = ms,
+        Change::Scale(scale) => beside.scale = Some(scale),
+        Change::Faults(faults) => beside.faults = Some(faults),
     }
     Ok(())
 }

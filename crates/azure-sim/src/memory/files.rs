@@ -1,12 +1,12 @@
 //! The files of a data directory: their names, their lock, what is secret.
 
-use crate::memory::MemoryError;
+use crate::memory::{Beside, MemoryError};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 const FORMAT: u32 = 1;
 
@@ -40,7 +40,7 @@ pub struct Files {
     dir: Arc<PathBuf>,
     _lock: Arc<File>,
     seed: u64,
-    ahead: Arc<AtomicI64>,
+    beside: Arc<Mutex<Beside>>,
 }
 
 /// Opens a file for writing that only its owner may read.
@@ -107,24 +107,20 @@ impl Files {
             }
             Err(source) => return Err(file("read", &meta_path)(source)),
         };
-        Ok(Files {
-            dir: Arc::new(dir.to_owned()),
-            _lock: Arc::new(lock),
-            seed,
-            ahead: Arc::new(AtomicI64::new(0)),
-        })
+        Ok(Files { dir: Arc::new(dir.to_owned()), _lock: Arc::new(lock), seed, beside: Arc::default() })
     }
 
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    pub fn ahead(&self) -> i64 {
-        self.ahead.load(Ordering::Relaxed)
+    /// What is remembered beside the state.
+    pub fn beside(&self) -> Beside {
+        self.beside.lock().clone()
     }
 
-    pub fn set_ahead(&self, ms: i64) {
-        self.ahead.store(ms, Ordering::Relaxed);
+    pub fn set_beside(&self, how: impl FnOnce(&mut Beside)) {
+        how(&mut self.beside.lock());
     }
 
     /// Where contents of data planes are.

@@ -16,7 +16,7 @@ mod change;
 mod files;
 mod frame;
 
-pub use change::{Change, ChangeError, between};
+pub use change::{Beside, Change, ChangeError, Faults, between};
 pub use files::Files;
 
 /// A new file that only its owner may read.
@@ -78,19 +78,19 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Reads `files` into `state`, which is as seeded if there is nothing to read. Also returns how far the clock
-    /// was moved ahead.
-    pub fn open(files: Files, fresh: State, empty: State) -> Result<(Memory, State, i64), MemoryError> {
+    /// Reads `files` into `state`, which is as seeded if there is nothing to read. Also returns what is
+    /// remembered beside it.
+    pub fn open(files: Files, fresh: State, empty: State) -> Result<(Memory, State, Beside), MemoryError> {
         let (snapshots, logs) = files.list()?;
         let Some(newest) = snapshots.last().copied() else {
             if let Some(n) = logs.first() {
                 return Err(MemoryError::Gap { path: files.snapshot(*n) });
             }
-            let snapshot_bytes = write_snapshot(&files, 1, &fresh, 0)?;
+            let snapshot_bytes = write_snapshot(&files, 1, &fresh, Beside::default())?;
             let log = begin(&files, 1, snapshot_bytes)?;
-            return Ok((Memory { files, log: Mutex::new(log) }, fresh, 0));
+            return Ok((Memory { files, log: Mutex::new(log) }, fresh, Beside::default()));
         };
-        let (mut state, mut ahead) = (empty, 0);
+        let (mut state, mut beside) = (empty, Beside::default());
         let path = files.snapshot(newest);
         let snapshot = frame::read(&path, SNAPSHOT).map_err(MemoryError::Frame)?;
         if snapshot.torn {
@@ -98,7 +98,7 @@ impl Memory {
             let at = usize::try_from(snapshot.whole).unwrap_or(usize::MAX);
             return Err(MemoryError::Frame(FrameError::Damaged { path, at }));
         }
-        replay(&path, &snapshot.frames, &mut state, &mut ahead)?;
+        replay(&path, &snapshot.frames, &mut state, &mut beside)?;
         let mut number = newest;
         let last = logs.last().copied().unwrap_or(newest).max(newest);
         let mut bytes = 0;
@@ -116,13 +116,13 @@ impl Memory {
                 let at = usize::try_from(content.whole).unwrap_or(usize::MAX);
                 return Err(MemoryError::Frame(FrameError::Damaged { path, at }));
             }
-            replay(&path, &content.frames, &mut state, &mut ahead)?;
+            replay(&path, &content.frames, &mut state, &mut beside)?;
             (number, bytes) = (n, content.whole);
         }
         files.remove_before(newest)?;
-        files.set_ahead(ahead);
+        files.set_beside(|b| *b = beside.clone());
         let log = resume(&files, number, bytes, snapshot.whole)?;
-        Ok((Memory { files, log: Mutex::new(log) }, state, ahead))
+        Ok((Memory { files, log: Mutex::new(log) }, state, beside))
     }
 
     /// Writes down what led from `old` to `new`. Nothing is written if nothing changed.
@@ -132,8 +132,20 @@ impl Memory {
 
     /// The clock was moved.
     pub fn note_ahead(&self, ms: i64, state: &State) -> Result<(), MemoryError> {
-        self.files.set_ahead(ms);
+        self.files.set_beside(|b| b.ahead = ms);
         self.append(&[Change::Ahead(ms)], state)
+    }
+
+    /// The clock runs at another pace.
+    pub fn note_scale(&self, scale: f64, state: &State) -> Result<(), MemoryError> {
+        self.files.set_beside(|b| b.scale = Some(scale));
+        self.append(&[Change::Scale(scale)], state)
+    }
+
+    /// Other things go wrong.
+    pub fn note_faults(&self, faults: Faults, state: &State) -> Result<(), MemoryError> {
+        self.files.set_beside(|b| b.faults = Some(faults.clone()));
+        self.append(&[Change::Faults(faults)], state)
     }
 
     fn append(&self, changes: &[Change], state: &State) -> Result<(), MemoryError> {
@@ -183,9 +195,9 @@ impl Memory {
         let next = begin(&self.files, number, log.snapshot_bytes.max(log.bytes))?;
         *log = next;
         let (files, state) = (self.files.clone(), state.clone());
-        let ahead = self.files.ahead();
+        let beside = self.files.beside();
         log.compaction = Some(std::thread::spawn(move || {
-            let bytes = write_snapshot(&files, number, &state, ahead)?;
+            let bytes = write_snapshot(&files, number, &state, beside)?;
             files.remove_before(number)?;
             Ok(bytes)
         }));
@@ -212,7 +224,12 @@ impl Drop for Memory {
     }
 }
 
-fn replay(path: &Path, frames: &[Vec<u8>], state: &mut State, ahead: &mut i64) -> Result<(), MemoryError> {
+fn replay(
+    path: &Path,
+    frames: &[Vec<u8>],
+    state: &mut State,
+    beside: &mut Beside,
+) -> Result<(), MemoryError> {
     for (number, frame) in frames.iter().enumerate() {
         let changes: Vec<Change> = serde_json::from_slice(frame).map_err(|source| MemoryError::Record {
             path: path.to_owned(),
@@ -220,7 +237,7 @@ fn replay(path: &Path, frames: &[Vec<u8>], state: &mut State, ahead: &mut i64) -
             source,
         })?;
         for c in changes {
-            change::apply(state, ahead, c).map_err(|source| MemoryError::Change {
+            change::apply(state, beside, c).map_err(|source| MemoryError::Change {
                 path: path.to_owned(),
                 number,
                 source,
@@ -258,7 +275,7 @@ fn resume(files: &Files, number: u64, whole: u64, snapshot_bytes: u64) -> Result
 /// Changes per record of a snapshot: enough to make framing cheap, few enough to be read in pieces.
 const BATCH: usize = 256;
 
-fn write_snapshot(files: &Files, number: u64, state: &State, ahead: i64) -> Result<u64, MemoryError> {
+fn write_snapshot(files: &Files, number: u64, state: &State, beside: Beside) -> Result<u64, MemoryError> {
     let path = files.snapshot(number);
     let failed = |source| MemoryError::File { what: "write", path: path.clone(), source };
     let temporary = path.with_extension("tmp");
@@ -268,7 +285,7 @@ fn write_snapshot(files: &Files, number: u64, state: &State, ahead: i64) -> Resu
     out.write_all(SNAPSHOT.as_bytes()).map_err(failed)?;
     let empty = State::new(state.seed, state.tenant.clone());
     let mut changes = between(&empty, state);
-    changes.push(Change::Ahead(ahead));
+    changes.extend(beside.changes());
     for batch in changes.chunks(BATCH) {
         let payload = serde_json::to_vec(batch).map_err(|e| failed(e.into()))?;
         bytes += frame::write(&mut out, &payload).map_err(failed)?;

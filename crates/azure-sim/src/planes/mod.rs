@@ -22,6 +22,7 @@ use crate::entra::{Caller, Keys};
 use crate::gateway::Seen;
 use crate::profile::Pace;
 use crate::state::{Key, Record, State};
+use crate::trouble::Due;
 use crate::wire::{Call, Reply};
 use crate::world::World;
 use http::{Method, StatusCode};
@@ -234,6 +235,8 @@ pub struct Cx<'a> {
     pub profile: Pace,
     pub seen: Seen,
     pub random: &'a dyn Fn() -> String,
+    /// What is to go wrong with the request.
+    pub due: &'a Due,
 }
 
 impl Cx<'_> {
@@ -283,12 +286,22 @@ fn serve(state: &mut State, cx: &mut Cx<'_>, ask: &Ask, made: Option<&vault::Mad
 impl World {
     /// Answers for a data plane.
     pub fn plane(&self, ask: &Ask) -> Reply {
+        self.plane_under(ask, &Due::default())
+    }
+
+    /// The same, with what is to go wrong.
+    pub(crate) fn plane_under(&self, ask: &Ask, due: &Due) -> Reply {
         let now = self.now();
         let random = || self.uuid();
-        let mut cx =
-            Cx { keys: &self.keys, now, profile: self.pace(), seen: Seen::default(), random: &random };
+        let seen = Seen { fault: due.text(), ..Seen::default() };
+        let mut cx = Cx { keys: &self.keys, now, profile: self.pace(), seen, random: &random, due };
         // Worked on beside the world: reading, or making a key, keeps nobody waiting.
-        let mut copy = self.look(State::clone);
+        let reads = matches!(ask.call.method, Method::GET | Method::HEAD);
+        let stale = due.stale.filter(|_| reads).and_then(|how| self.earlier(how, now));
+        let mut copy = match stale {
+            Some((then, _)) => then,
+            None => self.look(State::clone),
+        };
         copy.settle(now);
         if ask.plane != Plane::FrontDoor && record_of(&copy, &ask.host).is_none() {
             let web = ask.plane == Plane::Web && blob::account_of_web(&copy, &ask.host).is_some();
@@ -308,6 +321,7 @@ impl World {
                 let mut next = state.clone();
                 let (again, _) = serve(&mut next, &mut cx, ask, made.as_ref());
                 if again.status.is_success() {
+                    self.keep_earlier(state, now);
                     *state = next;
                 }
                 reply = again;

@@ -7,6 +7,7 @@
 use crate::state::{Key, is_within};
 use imbl::{OrdMap, OrdSet};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
@@ -113,7 +114,7 @@ fn read_table(text: &str) -> Vec<Arc<Role>> {
     roles.into_iter().map(Arc::new).collect()
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     pub id: Key,
     pub principal: String,
@@ -124,9 +125,18 @@ pub struct Assignment {
     pub since: Timestamp,
 }
 
+/// A right that was taken away and is still enforced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lingering {
+    pub of: Arc<Assignment>,
+    pub until: Timestamp,
+}
+
 /// The assignments in force, found by principal.
 #[derive(Clone, Debug, Default)]
 pub struct Assignments {
+    /// Those taken away of which not everybody knows yet.
+    pub lingering: OrdMap<Key, Arc<Lingering>>,
     by_id: OrdMap<Key, Arc<Assignment>>,
     by_principal: OrdSet<(String, Key)>,
     pub roles: OrdMap<String, Arc<Role>>,
@@ -171,11 +181,30 @@ impl Assignments {
         scope: &str,
         data: bool,
     ) -> Option<&Arc<Assignment>> {
-        self.of(principal).find(|a| {
+        let covers = |a: &Assignment| {
             (a.scope.is_empty() || is_within(scope, &a.scope))
                 && a.since <= self.at
                 && self.role(&a.role).is_some_and(|r| r.permissions.iter().any(|p| p.allows(action, data)))
+        };
+        self.of(principal).find(|a| covers(a)).or_else(|| {
+            let lingers = |l: &&Arc<Lingering>| {
+                l.of.principal.eq_ignore_ascii_case(principal) && self.at < l.until && covers(&l.of)
+            };
+            self.lingering.values().find(lingers).map(|l| &l.of)
         })
+    }
+
+    /// Takes an assignment away, of which everybody knows only at `until`.
+    pub fn fade(&mut self, id: &str, until: Timestamp) {
+        let over: Vec<Key> =
+            self.lingering.iter().filter(|(_, l)| l.until <= self.at).map(|(k, _)| k.clone()).collect();
+        for k in over {
+            self.lingering.remove(&k);
+        }
+        if let Some(of) = self.by_id.get(id).filter(|_| until > self.at).cloned() {
+            self.lingering.insert(of.id.clone(), Arc::new(Lingering { of, until }));
+        }
+        self.remove(id);
     }
 
     /// What a principal has at a scope, for the `permissions` API and the reports.

@@ -123,7 +123,8 @@ impl State {
         if self.lags.is_none() {
             return None;
         }
-        let rights = self.assignments.all().map(|a| a.since);
+        let gone = self.assignments.lingering.values().map(|l| l.until);
+        let rights = self.assignments.all().map(|a| a.since).chain(gone);
         let principals = self.directory.principals.values().map(|p| self.lags.principal(self.seed, p));
         rights.chain(principals).filter(|t| *t > now).min()
     }

@@ -4,12 +4,13 @@ use crate::gateway;
 use crate::profile::Pace;
 use crate::state::{Effect, hash};
 use crate::trouble::pattern::fits;
-use crate::trouble::{Answer, Each, Match, Rule, RuleError, Stale, Then, When, Why};
+use crate::trouble::words;
+use crate::trouble::{Each, Match, Rule, RuleError, Stale, Then, When, Why};
 use crate::wire::{Call, Cause, Fault, Reply};
 use arm::ErrorDetail;
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -74,6 +75,8 @@ pub struct Met {
     pub rotate: Option<bool>,
     /// Whether the connection breaks when it is done.
     pub drop_after: bool,
+    /// Whether its token is none any more: the service itself says so, in its words.
+    pub spoilt: bool,
     pub instead: Option<Instead>,
 }
 
@@ -120,8 +123,17 @@ fn zones(call: &Call) -> Vec<String> {
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// Of a token; signatures with a shared key are another each time, and passwords do not expire.
 fn token_hash(call: &Call) -> Option<u128> {
-    call.header("authorization").map(|h| hash(0, &[h]))
+    let header = call.header("authorization")?;
+    header.get(..7).is_some_and(|b| b.eq_ignore_ascii_case("bearer ")).then(|| hash(0, &[header]))
+}
+
+fn expire(met: &mut Met, about: &About<'_>) {
+    match words::expired(about.service, &about.call.base) {
+        Some(reply) => met.instead = Some(Instead::Say(Box::new(reply))),
+        None => met.spoilt = true,
+    }
 }
 
 impl Trouble {
@@ -198,6 +210,11 @@ impl Trouble {
         self.rules.lock().is_empty() && self.revoked.lock().is_empty()
     }
 
+    /// Whether some reader may be behind.
+    pub fn lets_lag(&self) -> bool {
+        self.rules.lock().iter().any(|c| matches!(c.rule.then, Then::Stale(_)))
+    }
+
     /// Whether some rule asks who it is.
     pub fn asks_who(&self) -> bool {
         self.rules.lock().iter().any(|c| c.rule.on.principal.is_some())
@@ -210,7 +227,7 @@ impl Trouble {
         let revoked = token_hash(call).filter(|t| self.revoked.lock().contains(t));
         if revoked.is_some() {
             met.due.names.push("expired".into());
-            met.instead = Some(Instead::Say(Box::new(expired(about))));
+            expire(&mut met, about);
             return met;
         }
         let (kind, action) = match about.service {
@@ -234,11 +251,12 @@ impl Trouble {
                     break;
                 }
                 Then::Answer(a) => {
-                    met.instead = Some(Instead::Say(Box::new(answer(a, pace))));
+                    met.instead = Some(Instead::Say(Box::new(words::answer(about.service, a, pace))));
                     break;
                 }
                 Then::Throttle(s) => {
-                    met.instead = Some(Instead::Say(Box::new(throttled(*s, &kind, pace))));
+                    met.instead =
+                        Some(Instead::Say(Box::new(words::throttled(about.service, *s, &kind, pace))));
                     break;
                 }
                 Then::ExpireToken => {
@@ -248,7 +266,7 @@ impl Trouble {
                     if revoked.len() < MAX_REVOKED {
                         revoked.insert(token);
                     }
-                    met.instead = Some(Instead::Say(Box::new(expired(about))));
+                    expire(&mut met, about);
                     break;
                 }
             }
@@ -302,74 +320,9 @@ impl Counted {
     }
 }
 
-const PAGE: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//EN\"><html><head><title>Service Unavailable</title></head>\
-    <body><h2>Our services aren't available right now</h2><p>We're working to restore all services as soon as possible. \
-    Please check back soon.</p></body></html>";
-
-fn answer(a: &Answer, pace: Pace) -> Reply {
-    let status = StatusCode::from_u16(a.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut reply = if a.html {
-        let mut reply = Reply::empty(status).with("content-type", "text/html");
-        reply.raw = Some(PAGE.into());
-        reply
-    } else if let Some(body) = &a.body {
-        Reply::json(status, body.clone())
-    } else {
-        let code = a
-            .code
-            .clone()
-            .unwrap_or_else(|| status.canonical_reason().unwrap_or("InternalServerError").replace(' ', ""));
-        let message = a.message.clone().unwrap_or_else(|| "The request could not be served.".to_owned());
-        let mut error = ErrorDetail::new(&code, message);
-        if let Some(inner) = &a.detail {
-            error = error.with_detail(ErrorDetail::new(inner, "The call can be retried later."));
-        }
-        Fault::new(status, Cause::Unsaid, error).reply()
-    };
-    if let Some((name, value)) = a.retry_after.and_then(|s| pace.retry_after(s)) {
-        reply = reply.with(name, &value);
-    }
-    for (k, v) in &a.headers {
-        if let (Ok(k), Ok(v)) = (k.parse::<http::HeaderName>(), v.parse()) {
-            reply.headers.insert(k, v);
-        }
-    }
-    reply
-}
-
-fn throttled(seconds: u32, kind: &str, pace: Pace) -> Reply {
-    let msi = kind.to_lowercase().starts_with("microsoft.managedidentity/");
-    let code = if msi { "429" } else { arm::code::THROTTLED };
-    let message =
-        format!("Number of requests exceeded the limit. Please try again after '{seconds}' seconds.");
-    let fault = Fault::gateway(StatusCode::TOO_MANY_REQUESTS, code, message);
-    match pace.retry_after(seconds.max(1)) {
-        Some((name, value)) => fault.header(name, value).reply(),
-        None => fault.reply(),
-    }
-}
-
-/// A token that is no longer good, as the service says it.
-fn expired(about: &About<'_>) -> Reply {
-    let why = "The access token expiry time is before the current time.";
-    let challenge = format!(
-        "Bearer authorization_uri=\"{}\", error=\"invalid_token\", error_description=\"{why}\"",
-        about.call.base
-    );
-    match about.service {
-        "arm" => Fault::gateway(StatusCode::UNAUTHORIZED, arm::code::EXPIRED_AUTHENTICATION_TOKEN, why)
-            .header("www-authenticate", challenge)
-            .reply(),
-        _ => {
-            let body = json!({"error": {"code": "InvalidAuthenticationToken", "message": why}});
-            Reply::json(StatusCode::UNAUTHORIZED, body).with("www-authenticate", &challenge)
-        }
-    }
-}
-
 /// What a write that was done is answered with when it was done only in part. Of a group's deletion the operation
 /// itself says it.
-pub fn half_done(due: &Due, call: &Call, reply: Reply) -> Reply {
+pub fn half_done(service: &str, due: &Due, call: &Call, reply: Reply) -> Reply {
     let Some(why) = &due.partial else { return reply };
     let writes = !matches!(call.method, Method::GET | Method::HEAD) && reply.status.is_success();
     let (kind, _) = gateway::about(&call.method, &call.path);
@@ -377,5 +330,9 @@ pub fn half_done(due: &Due, call: &Call, reply: Reply) -> Reply {
     if !writes || (group && call.method == Method::DELETE) {
         return reply;
     }
-    Fault::new(StatusCode::INTERNAL_SERVER_ERROR, Cause::Service, detail(why)).reply()
+    let detail = detail(why);
+    match service {
+        "arm" => Fault::new(StatusCode::INTERNAL_SERVER_ERROR, Cause::Service, detail).reply(),
+        _ => words::refusal(service, StatusCode::INTERNAL_SERVER_ERROR, &why.code, &detail.message),
+    }
 }

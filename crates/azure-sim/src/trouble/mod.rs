@@ -9,6 +9,10 @@
 //! seed, rule, method, path and how often that was asked before. `nth`, `every` and `times` count the requests that
 //! a rule fits, or with `each: id` those of each id by itself, which repeats even when requests race.
 //!
+//! Rules meet every service: Resource Manager (`arm`), `login`, `graph`, `access`, `vault`, `blob`, `web`, `registry`,
+//! `frontdoor`, `imds` and `msi`. Each says what is wrong in its own words; operations that end later, and so `failLate`,
+//! are Resource Manager's and the vault's certificates.
+//!
 //! [`Lags`] is the other half: rights, principals and federated credentials that take their time to arrive.
 
 mod around;
@@ -19,6 +23,7 @@ mod pattern;
 mod presets;
 mod rule;
 mod top;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +31,7 @@ mod tests;
 pub use around::around;
 pub use history::History;
 pub use lags::{Hidden, Lags};
-pub use meet::{Due, Trouble, TroubleError};
+pub use meet::{About, Due, Instead, Trouble, TroubleError};
 pub use presets::{PRESETS, preset};
 pub use rule::{Answer, Each, Match, Rule, RuleError, Stale, Then, When, Why, read};
 pub use top::top;

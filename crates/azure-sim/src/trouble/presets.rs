@@ -3,13 +3,18 @@
 use crate::trouble::rule::{Rule, read};
 
 /// Name, what it is, and its rules as JSON.
-pub const PRESETS: [(&str, &str, &str); 20] = [
+pub const PRESETS: [(&str, &str, &str); 22] = [
     (
         "another-operation",
         "409 AnotherOperationInProgress on every third write of a network resource",
         include_str!("presets/another-operation.json"),
     ),
     ("bad-day", "everything at once, seldom enough that patience wins", include_str!("presets/bad-day.json")),
+    (
+        "data-throttled",
+        "vaults and storage throttle, each in its words",
+        include_str!("presets/data-throttled.json"),
+    ),
     (
         "dropped-answers",
         "writes that are done while the connection breaks",
@@ -35,6 +40,11 @@ pub const PRESETS: [(&str, &str, &str); 20] = [
         "identity-late",
         "400 FailedIdentityOperation: an identity that is not known yet",
         include_str!("presets/identity-late.json"),
+    ),
+    (
+        "imds-busy",
+        "the metadata service throttles every third call of machines",
+        include_str!("presets/imds-busy.json"),
     ),
     (
         "key-rotation",

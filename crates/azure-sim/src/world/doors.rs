@@ -5,7 +5,8 @@ use crate::entra::{self, Caller, Issuers};
 use crate::gateway::{self, Answer, Rules, Seen};
 use crate::graph;
 use crate::provider;
-use crate::trouble::{Due, around};
+use crate::state::State;
+use crate::trouble::{Due, Stale, around};
 use crate::wire::{Call, Fault, Reply};
 use crate::world::World;
 use http::{Method, StatusCode};
@@ -95,9 +96,9 @@ impl World {
 
     fn gate(&self, call: &Call, now: Timestamp, due: &Due) -> (Answer, Seen) {
         let caller = self.caller(call, now);
-        let rules = Rules { profile: self.pace(), proxied: &self.providers, due };
+        let rules = Rules { profile: self.pace(), proxied: &self.providers, due, trouble: &self.trouble };
         let reads = matches!(call.method, Method::GET | Method::HEAD);
-        let stale = due.stale.filter(|_| reads).and_then(|how| self.history.lock().look(how, now));
+        let stale = due.stale.filter(|_| reads).and_then(|how| self.earlier(how, now));
         if let Some((mut then, at)) = stale {
             let (answer, seen) =
                 gateway::handle(&mut then, &mut self.buckets.lock(), call, caller, at, &rules);
@@ -121,6 +122,18 @@ impl World {
                 (Answer::Reply(unremembered()), Seen::default())
             }
             (Ok(()), None) => (Answer::Reply(unremembered()), Seen::default()),
+        }
+    }
+
+    /// The state that a reader who is behind sees.
+    pub(crate) fn earlier(&self, how: Stale, now: Timestamp) -> Option<(State, Timestamp)> {
+        self.history.lock().look(how, now)
+    }
+
+    /// Keeps what a write ends, for readers who are behind; uploads are large, so only if there may be any.
+    pub(crate) fn keep_earlier(&self, before: &State, now: Timestamp) {
+        if self.trouble.lets_lag() {
+            self.history.lock().keep(before.clone(), now);
         }
     }
 
@@ -223,21 +236,29 @@ impl World {
 
     pub(crate) fn graph_under(&self, call: &Call, due: &Due) -> Reply {
         let now = self.now();
-        let (reply, principal) = self.directory(call, now);
+        let (reply, principal) = self.directory(call, now, due);
         self.note(call, &reply, Seen { principal, fault: due.text(), ..Seen::default() }, now);
         reply
     }
 
-    fn directory(&self, call: &Call, now: Timestamp) -> (Reply, Option<String>) {
+    fn directory(&self, call: &Call, now: Timestamp, due: &Due) -> (Reply, Option<String>) {
         let audiences = [graph::AUDIENCE, graph::AUDIENCE_ID, call.base.as_str()];
         let header = call.header("authorization");
         let Some(caller) = self.keys.authenticate_for(header, &self.login.tenant, &audiences, now) else {
             let body = json!({"error": {"code": "InvalidAuthenticationToken", "message": "Access token is empty, invalid or expired."}});
             return (Reply::json(StatusCode::UNAUTHORIZED, body), None);
         };
+        let reads = matches!(call.method, Method::GET | Method::HEAD);
+        if let Some((mut then, at)) = due.stale.filter(|_| reads).and_then(|how| self.earlier(how, now)) {
+            return (graph::handle(&mut then, call, &caller, at, &self.random), Some(caller.object_id));
+        }
         let mut reply = None;
-        let written =
-            self.change(|state| reply = Some(graph::handle(state, call, &caller, now, &self.random)));
+        let written = self.change(|state| {
+            if !reads {
+                self.keep_earlier(state, now);
+            }
+            reply = Some(graph::handle(state, call, &caller, now, &self.random));
+        });
         let reply = match (written, reply) {
             (Ok(()), Some(reply)) => reply,
             _ => unremembered(),

@@ -1,6 +1,7 @@
 //! The simulator without its sockets: requests in, answers out.
 
 mod doors;
+mod faults;
 mod report;
 mod time;
 
@@ -8,7 +9,7 @@ use crate::edge::ProxiedProvider;
 use crate::entra::{Caller, Issuers, KeyError, Keys};
 use crate::gateway::{Buckets, Limits};
 use crate::journal::Journal;
-use crate::memory::{Files, Memory, MemoryError};
+use crate::memory::{Beside, Files, Memory, MemoryError};
 use crate::planes::Contents;
 use crate::profile::{Pace, Profile};
 use crate::provider::Providers;
@@ -16,11 +17,10 @@ use crate::rbac::Role;
 use crate::seed::{self, Login};
 use crate::state::{Certificate, Secret, State, guid, hash};
 use crate::time::Dial;
-use crate::trouble::{History, Lags, Rule, Trouble, TroubleError, preset};
+use crate::trouble::{History, Lags, Trouble};
 use clock::{Random, SharedClock};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -103,7 +103,7 @@ impl World {
     /// A world that forgets.
     pub fn fresh(setup: Setup) -> World {
         let state = seed::seed(setup.seed, &setup.roles, setup.clock.now());
-        World::with(setup, state, Arc::new(Keys::generate()), None, 0)
+        World::with(setup, state, Arc::new(Keys::generate()), None, Beside::default())
     }
 
     /// A world that goes on where `dir` ends; a new one if there is nothing. An existing directory's seed counts,
@@ -130,18 +130,20 @@ impl World {
         fresh.data.contents = contents.clone();
         empty.data.contents = contents.clone();
         empty.lags = Lags::of(setup.profile);
-        let (memory, state, ahead) = Memory::open(files, fresh, empty).map_err(WorldError::Memory)?;
+        let (memory, state, beside) = Memory::open(files, fresh, empty).map_err(WorldError::Memory)?;
         contents.sweep();
-        Ok(World::with(setup, state, Arc::new(keys), Some(memory), ahead))
+        Ok(World::with(setup, state, Arc::new(keys), Some(memory), beside))
     }
 
-    fn with(setup: Setup, state: State, keys: Arc<Keys>, memory: Option<Memory>, ahead: i64) -> World {
-        let dial = Dial::new(setup.clock.clone(), ahead);
+    fn with(setup: Setup, state: State, keys: Arc<Keys>, memory: Option<Memory>, beside: Beside) -> World {
+        let dial = Dial::new(setup.clock.clone(), beside.ahead);
+        if let Some(Err(error)) = beside.scale.map(|scale| dial.run_at(scale)) {
+            tracing::error!(%error, "the clock runs at the machine's pace");
+        }
         let trouble = Trouble::default();
-        if setup.profile == Profile::BadDay
-            && let Err(error) = trouble.add(preset("bad-day").unwrap_or_default())
-        {
-            tracing::error!(%error, "a bad day without faults");
+        let rules = faults::at_start(setup.profile, beside.faults);
+        if let Err(error) = trouble.add(rules) {
+            tracing::error!(%error, "a day without faults");
         }
         World::on(setup, state, &keys, memory, dial, trouble)
     }
@@ -293,26 +295,6 @@ impl World {
 
     pub(crate) fn next_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Makes requests go wrong; the names that the rules have.
-    pub fn add_faults(&self, rules: Vec<Rule>) -> Result<Vec<String>, TroubleError> {
-        self.trouble.add(rules)
-    }
-
-    /// The rules with how often each met a request and fired.
-    pub fn faults(&self) -> Vec<Value> {
-        self.trouble.report()
-    }
-
-    /// Whether there was one of that name.
-    pub fn remove_fault(&self, name: &str) -> bool {
-        self.trouble.remove(name)
-    }
-
-    /// How many there were.
-    pub fn clear_faults(&self) -> usize {
-        self.trouble.clear()
     }
 
     /// Rotates; with `forget`, what the old keys signed is refused.

@@ -13,6 +13,12 @@ impl World {
     pub fn run_clock_at(&self, scale: f64) -> Result<(), ScaleError> {
         self.dial.run_at(scale)?;
         self.remember_clock();
+        let state = self.state.lock();
+        if let Ledger::Open(memory) = &*self.ledger.lock()
+            && let Err(error) = memory.note_scale(scale, &state)
+        {
+            tracing::error!(%error, "the clock's scale cannot be remembered");
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! (providers, permissions, the list of all resources) is in `scopes.rs`.
 
 mod compute;
+mod deployments;
 mod handle;
 mod pages;
 mod registry;
@@ -14,9 +15,11 @@ mod types;
 mod vault;
 
 pub use compute::BootDiagnostics;
+pub use deployments::{WhatIf, WhatIfChange};
 pub(crate) use handle::absent;
 pub use handle::{Arm, Condition, Deleted};
 pub use registry::{ImageImport, ImportFrom, RegistryLogin, RegistryPassword};
+pub use scopes::Health;
 pub use storage::StorageKey;
 pub use types::*;
 

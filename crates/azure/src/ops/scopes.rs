@@ -6,11 +6,33 @@ use arm::types::{DnsRecordSet, Permission, PrivateDnsRecordSet, Provider};
 use arm::{Resource, ResourceId};
 use futures::stream::BoxStream;
 use http::Method;
+use serde::Deserialize;
 use serde_json::Value;
 
 const RESOURCES: &str = "2021-04-01";
 
+/// How Azure says a resource is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// `Available`, `Unavailable`, `Degraded` or `Unknown`.
+    pub availability_state: String,
+    #[serde(default)]
+    pub summary: Option<String>,
+    #[serde(default)]
+    pub reason_type: Option<String>,
+}
+
 impl Client {
+    /// How a resource is, as far as Azure watches its kind.
+    pub async fn health(&self, id: &ResourceId) -> Result<Health, Error> {
+        let path = format!("{id}/providers/Microsoft.ResourceHealth/availabilityStatuses/current");
+        let answer = self.send(Call::get(with_query(&path, "2023-07-01-preview", &[]))).await?;
+        let read = |source| Error::Read { method: "GET".to_owned(), path: path.clone(), source };
+        let mut said: Value = serde_json::from_slice(&answer.body).map_err(read)?;
+        serde_json::from_value(said["properties"].take()).map_err(read)
+    }
+
     /// Everything that exists in a subscription or group, as far as the caller may read it; `filter` as in
     /// `resourceType eq 'Microsoft.Network/virtualNetworks'`.
     pub fn resources(

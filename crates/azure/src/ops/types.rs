@@ -28,6 +28,7 @@ macro_rules! rows {
 
 rows! {
     ResourceGroups: ResourceGroup = "Microsoft.Resources/resourceGroups" @ "2021-04-01" in Subscription;
+    Deployments: Deployment = "Microsoft.Resources/deployments" @ "2024-11-01" in Group hides "/properties/template";
     /// The tags of a scope; their only name is `default`.
     TagsOf: TagsAt = "Microsoft.Resources/tags" @ "2021-04-01" in Extension;
     Locks: Lock = "Microsoft.Authorization/locks" @ "2020-05-01" in Extension;

@@ -10,6 +10,7 @@ mod retry;
 mod throttle;
 
 pub use error::{Error, Refused};
+pub(crate) use retry::Trouble;
 pub use retry::{RetryPolicy, retry_after};
 pub use throttle::{Budget, Budgets, Class};
 
@@ -20,7 +21,6 @@ use arm::code;
 use base64::Engine;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
-use retry::Trouble;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;

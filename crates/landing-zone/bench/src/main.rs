@@ -150,7 +150,7 @@ struct Lab {
 async fn lab(clock: f64) -> anyhow::Result<Lab> {
     let dir = tempfile::tempdir()?;
     let ca_file = Some(dir.path().join("ca.pem"));
-    let config = Config { profile: Profile::Real, scale: clock, ca_file, ..Config::local(1) };
+    let config = Config { profile: Profile::Real, scale: Some(clock), ca_file, ..Config::local(1) };
     let sim = AzureSim::start(config).await?;
     let connected = connect(&Env::parse(&sim.env()), ClientOptions::default()).await?;
     let subscription = ResourceId::subscription_scope(&connected.subscription.context("no subscription")?)?;

@@ -30,8 +30,10 @@ pub struct ServeArgs {
     #[arg(long, value_enum, default_value_t = Pace::Fast)]
     pub profile: Pace,
     /// How many times as fast as the machine's the simulator's clock runs; 0 stands still until it is moved
-    #[arg(long, value_name = "N", default_value_t = 1.0)]
-    pub clock_scale: f64,
+    ///
+    /// Left out, a data directory's clock runs on as it did, and a new one as the machine's.
+    #[arg(long, value_name = "N")]
+    pub clock_scale: Option<f64>,
     /// Ids, secrets and addresses follow from this number: the same one gives the same world
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -186,7 +188,7 @@ pub struct FaultArgs {
     /// What to call the rule; made up if not given
     #[arg(long)]
     pub name: Option<String>,
-    /// Requests to this service (arm, login, graph…) or host
+    /// Requests to this service (arm, login, graph, vault, blob, registry, imds, msi…) or host
     #[arg(long, help_heading = "Which requests")]
     pub host: Option<String>,
     /// With this method

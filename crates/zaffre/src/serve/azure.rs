@@ -93,7 +93,7 @@ fn explained(e: StartError, args: &ServeArgs) -> anyhow::Error {
             "cannot serve from {}: choose another directory with --data-dir, or none with --in-memory",
             args.data_dir.display()
         ),
-        StartError::Scale(_) => format!("--clock-scale {} cannot be kept", args.clock_scale),
+        StartError::Scale(_) => format!("--clock-scale {} cannot be kept", args.clock_scale.unwrap_or(1.0)),
         _ => "the Azure simulator cannot start".to_owned(),
     };
     anyhow::Error::new(e).context(advice)

@@ -91,6 +91,29 @@ fn the_azure_cli_has_machines() {
     }
 }
 
+fn az_data(way: &str) {
+    let Some(python) = tools::python_az() else { return };
+    let lab = lab();
+    lab.check(lab.command(&python).arg(script("az_data.py")).arg(way), 11);
+}
+
+#[test]
+fn the_azure_cli_has_data_through_the_proxy() {
+    az_data("public");
+}
+
+#[test]
+fn the_azure_cli_has_data_in_a_cloud_of_its_own() {
+    az_data("custom");
+}
+
+#[test]
+fn skopeo_pushes_and_pulls() {
+    let (Some(python), Some(skopeo)) = (tools::python_az(), tools::skopeo()) else { return };
+    let lab = lab();
+    lab.check(lab.command(&python).arg(script("oci_check.py")).arg("public").env("SKOPEO", skopeo), 4);
+}
+
 #[test]
 fn the_sdk_for_python_has_machines() {
     let Some(python) = tools::python_azure() else { return };
@@ -182,5 +205,5 @@ fn the_sdk_for_python_on_data_planes() {
 fn the_sdk_for_go() {
     let Some(probe) = tools::go_azure() else { return };
     let lab = lab();
-    lab.check(&mut lab.command(&probe), 16);
+    lab.check(&mut lab.command(&probe), 26);
 }

@@ -9,6 +9,7 @@
 
 mod access;
 mod blobs;
+mod blocks;
 mod containers;
 mod lease;
 mod sas;

@@ -399,11 +399,7 @@ fn put_manifest(desk: &mut Desk<'_>, name: &str, reference: &str) -> Done {
             media.chars().take(100).collect::<String>()
         )));
     }
-    let about = described(desk, name, &doc, &media)?;
-    let stored = desk.state.data.contents.put(&body).map_err(|_| {
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", "the manifest cannot be stored")
-    })?;
-    let d = format!("sha256:{}", hex(&stored.sha256()));
+    let d = format!("sha256:{}", hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &body).as_ref()));
     if !by_tag && d != reference {
         return Err(Refusal::new(
             StatusCode::BAD_REQUEST,
@@ -411,6 +407,10 @@ fn put_manifest(desk: &mut Desk<'_>, name: &str, reference: &str) -> Done {
             "provided digest did not match uploaded content",
         ));
     }
+    let about = described(desk, name, &doc, &media)?;
+    let stored = desk.state.data.contents.put(&body).map_err(|_| {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", "the manifest cannot be stored")
+    })?;
     let (key, now) = (desk.key("rm", name, &d), desk.now);
     let created = manifest(desk.state, &desk.registry, name, &d).map_or(now, |m| m.created);
     let m = Manifest { content: Chunk::of(&stored.content), media, created, about };

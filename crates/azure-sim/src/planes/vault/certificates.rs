@@ -100,8 +100,7 @@ fn whole(given: &Value, now: i64) -> Result<Value, Refusal> {
 }
 
 fn key_of(policy: &Value) -> Result<Wanted, Refusal> {
-    let k = &policy["key_props"];
-    Wanted::parse(k["kty"].as_str().unwrap_or_default(), k["key_size"].as_u64(), k["crv"].as_str())
+    Wanted::read(&policy["key_props"])
         .map_err(|e| Refusal::bad(format!("Property policy.key_props has invalid value: {e}.")))
 }
 
@@ -213,6 +212,7 @@ fn create(
         enabled: attributes.enabled,
         cancelled: false,
         done: false,
+        fails: cx.due.fail_late.clone(),
     }));
     let body = o.pending.as_ref().map(|p| pending_shown(room, &o, p)).unwrap_or_default();
     let at = format!(
@@ -238,7 +238,11 @@ fn pending_shown(room: &Room<'_>, o: &Object, p: &Pending) -> Value {
         "id": format!("{base}/pending"), "issuer": {"name": p.issuer}, "csr": STANDARD.encode(&p.csr),
         "cancellation_requested": p.cancelled, "request_id": p.request,
     });
-    if p.done {
+    if let Some(why) = p.fails.as_ref().filter(|_| p.done) {
+        let message = why.message.as_deref().unwrap_or("The certificate could not be issued.");
+        out["status"] = "failed".into();
+        out["error"] = json!({"code": why.code, "message": message});
+    } else if p.done {
         out["status"] = "completed".into();
         out["target"] = base.into();
     } else if p.cancelled {
@@ -321,7 +325,12 @@ pub fn settle(room: &mut Room<'_>) {
     for mut o in due {
         let Some(p) = &mut o.pending else { continue };
         p.done = true;
-        let Some(issued) = p.issued.take() else { continue };
+        let issued = p.issued.take();
+        if p.fails.is_some() {
+            room.put(o);
+            continue;
+        }
+        let Some(issued) = issued else { continue };
         let p = (**p).clone();
         let _ = complete(room, o, &p.version, issued, &p.material, p.enabled, p.tags);
     }

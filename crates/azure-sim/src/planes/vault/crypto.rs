@@ -87,6 +87,13 @@ impl Curve {
 }
 
 impl Wanted {
+    /// Reads them of a request; what is given and of another type is not what anybody wanted.
+    pub fn read(v: &serde_json::Value) -> Result<Wanted, CryptoError> {
+        let text = |name: &str| v[name].as_str().or_else(|| (!v[name].is_null()).then_some("?"));
+        let size = v["key_size"].as_u64().or_else(|| (!v["key_size"].is_null()).then_some(0));
+        Wanted::parse(text("kty").unwrap_or_default(), size, text("crv"))
+    }
+
     /// Reads `kty`, `key_size` and `crv`.
     pub fn parse(kty: &str, size: Option<u64>, crv: Option<&str>) -> Result<Wanted, CryptoError> {
         let bad = |what: &str| CryptoError::KeyType(what.chars().take(40).collect());

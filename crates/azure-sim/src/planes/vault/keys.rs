@@ -34,8 +34,7 @@ pub fn shown(room: &Room<'_>, o: &Object, v: &Version) -> Value {
 }
 
 pub fn wanted(body: &Value) -> Result<Wanted, Refusal> {
-    let kty = body["kty"].as_str().unwrap_or_default();
-    Wanted::parse(kty, body["key_size"].as_u64(), body["crv"].as_str())
+    Wanted::read(body)
         .map_err(|e| Refusal::bad(format!("Property kty, key_size or crv has invalid value: {e}.")))
 }
 

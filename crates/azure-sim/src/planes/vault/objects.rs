@@ -89,6 +89,9 @@ pub struct Pending {
     pub enabled: bool,
     pub cancelled: bool,
     pub done: bool,
+    /// What it ends with instead of a certificate.
+    #[serde(default)]
+    pub fails: Option<crate::trouble::Why>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
