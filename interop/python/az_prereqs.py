@@ -1,4 +1,4 @@
-"""The Azure CLI sees what `zaffre create` made, under the names that its plans said; beside az_check.py.
+"""The Azure CLI sees what `zaffre create` made, under the names that its plans said.
 
     . env-file; EXPECTED=expected.json target/venv-az/bin/python interop/python/az_prereqs.py public
 
@@ -7,12 +7,12 @@ EXPECTED is a file with the ids of the plans, and with the names of secrets and 
 
 import json
 import os
+import sys
 
-import az_check
-from az_check import az, expect, names
+import az_cli
+from az_cli import az, names
+from checks import check, expect, run
 
-az_check.CHECKS.clear()
-check = az_check.check
 with open(os.environ["EXPECTED"], encoding="utf-8") as f:
     EXPECTED = json.load(f)
 IDS = {i.lower() for i in EXPECTED["ids"]}
@@ -30,7 +30,8 @@ def same(kind, items):
 
 @check
 def groups_and_resources():
-    az_check.login()
+    az_cli.enter()
+    az_cli.login()
     same("resourceGroups", az("group list"))
     resources = az("resource list")
     kinds = ["networkSecurityGroups", "virtualNetworks", "publicIPAddresses", "loadBalancers", "privateDnsZones",
@@ -67,5 +68,4 @@ def secrets_applications_and_blobs():
     expect(names(blobs) == [".well-known/openid-configuration", "openid/v1/jwks"], f"{names(blobs)}")
 
 
-if __name__ == "__main__":
-    az_check.main()
+az_cli.end(run(sys.argv[2:]))
