@@ -1,6 +1,7 @@
 //! The way back: finding what is ours by its mark or its name, from nothing but the cluster's name and infra id.
 
 use crate::Error;
+use crate::managed::{self, Gone};
 use crate::names::{Cluster, MadeBy, TAG_BY, TAG_INFRA, tag};
 use crate::roles;
 use crate::run::{Options, Outcome, Progress, Watch, converge};
@@ -8,7 +9,7 @@ use crate::survey::{Kept, Survey, read};
 use arm::ResourceId;
 use azure::ops::{
     PrivateDnsLinks, PrivateDnsZones, ResourceGroups, RoleAssignments, SecurityGroups,
-    UserAssignedIdentities, VirtualNetworks,
+    UserAssignedIdentities, Vaults, VirtualNetworks,
 };
 use azure::plan::{Goal, Observed, observe};
 use azure::{ArmType, Client};
@@ -82,7 +83,7 @@ impl Destroy {
     async fn assignments(
         &self,
         client: &Client,
-        principals: &BTreeMap<String, ResourceId>,
+        principals: &BTreeMap<String, String>,
     ) -> Result<(Vec<ResourceId>, Vec<Kept>), Error> {
         let mut all = client.arm::<RoleAssignments>().list(&self.subscription);
         let (mut ours, mut others) = (Vec::new(), Vec::new());
@@ -96,7 +97,7 @@ impl Destroy {
             } else if let Some(of) = principals.get(&p.principal_id.unwrap_or_default().to_lowercase()) {
                 let why = format!(
                     "somebody else gave this role to {}; it will point to nobody: az role assignment delete --ids {id}",
-                    of.name()
+                    of
                 );
                 others.push(Kept { id, why });
             }
@@ -221,7 +222,7 @@ async fn iam(
     d: &Destroy,
     goal: &mut Goal,
     kept: &mut Vec<Kept>,
-) -> Result<BTreeMap<String, ResourceId>, Error> {
+) -> Result<BTreeMap<String, String>, Error> {
     let identities = async {
         let all = client.arm::<UserAssignedIdentities>().list_all(&d.subscription).await;
         all.map_err(read("the identities of the subscription"))
@@ -238,7 +239,7 @@ async fn iam(
         let named = found.id.name().starts_with(&d.cluster.name) && found.id.name().ends_with(&suffix);
         if d.ours(&found) {
             if let Some(p) = i.properties.and_then(|p| p.principal_id) {
-                principals.insert(p.to_lowercase(), found.id.clone());
+                principals.insert(p.to_lowercase(), found.id.name().to_owned());
             }
             ours.insert(found.id.clone());
             goal.absent.push((found.id, None));
@@ -271,16 +272,62 @@ async fn iam(
     Ok(principals)
 }
 
+/// What carries the mark, and groups of ours in which there is nothing else. Returns the identities' principals.
+async fn marked(
+    client: &Client,
+    d: &Destroy,
+    goal: &mut Goal,
+    kept: &mut Vec<Kept>,
+) -> Result<BTreeMap<String, String>, Error> {
+    let filter = d.filter();
+    let (groups, resources) =
+        futures::try_join!(d.groups(client), d.resources(client, &d.subscription, Some(&filter)))?;
+    let ours: Vec<ResourceId> = resources.into_iter().filter(|r| d.ours(r)).map(|r| r.id).collect();
+    let mut principals = BTreeMap::new();
+    for id in ours.iter().filter(|id| id.resource_type().is(UserAssignedIdentities::ROW.kind)) {
+        let found = client.arm::<UserAssignedIdentities>().find(id).await;
+        let found = found.map_err(read(format!("identity {id}")))?;
+        if let Some(p) = found.and_then(|i| i.properties?.principal_id) {
+            principals.insert(p.to_lowercase(), id.name().to_owned());
+        }
+    }
+    goal.absent.extend(ours.iter().map(|id| (id.clone(), None)));
+    for g in groups.iter().filter(|g| d.ours(g)) {
+        let inside = d.resources(client, &g.id, None).await?;
+        match inside.iter().filter(|r| !ours.contains(&r.id)).count() {
+            0 => delete_group(goal, &g.id),
+            others => {
+                kept.push(Kept {
+                    id: g.id.clone(),
+                    why: format!("{others} resource(s) of others are in it"),
+                });
+            }
+        }
+    }
+    Ok(principals)
+}
+
 /// What would go, and what stays.
 pub async fn survey(client: &Client, d: &Destroy) -> Result<Survey, Error> {
+    Ok(look(client, d).await?.0)
+}
+
+async fn look(client: &Client, d: &Destroy) -> Result<(Survey, Option<Gone>), Error> {
     let (mut goal, mut kept) = (Goal::default(), Vec::new());
-    let principals = match d.by {
+    let mut principals = match d.by {
         MadeBy::Infra => {
             infra(client, d, &mut goal, &mut kept).await?;
             BTreeMap::new()
         }
         MadeBy::Iam => iam(client, d, &mut goal, &mut kept).await?,
+        MadeBy::OidcIssuer | MadeBy::ManagedIdentities => marked(client, d, &mut goal, &mut kept).await?,
     };
+    let gone = match d.by {
+        MadeBy::ManagedIdentities => Some(managed::gone(client, &d.cluster, &d.subscription).await?),
+        _ => None,
+    };
+    let apps = gone.iter().flat_map(|g| &g.principals);
+    principals.extend(apps.map(|(object, name)| (object.clone(), name.clone())));
     let (assignments, others) = d.assignments(client, &principals).await?;
     kept.extend(others);
     // Those at a group that goes, go with it.
@@ -291,7 +338,21 @@ pub async fn survey(client: &Client, d: &Destroy) -> Result<Survey, Error> {
     goal.absent.extend(explicit.into_iter().map(|a| (a, None)));
     kept.sort_by(|a, b| a.id.cmp(&b.id));
     kept.dedup();
-    Ok(Survey { goal, observed, kept })
+    let mut survey = Survey::new(goal, observed, kept);
+    if let Some(gone) = &gone {
+        let is_vault = |id: &&ResourceId| id.resource_type().is(Vaults::ROW.kind);
+        let there: Vec<&ResourceId> = survey.observed.keys().filter(is_vault).collect();
+        survey.extras = gone.extras(&there);
+    }
+    Ok((survey, gone))
+}
+
+/// How the way back went.
+#[derive(Debug)]
+pub struct Destroyed {
+    pub outcome: Outcome,
+    /// What could not be taken away beside Resource Manager.
+    pub failed: Vec<(String, Error)>,
 }
 
 pub async fn destroy(
@@ -299,8 +360,15 @@ pub async fn destroy(
     d: &Destroy,
     options: Options,
     watch: Watch<'_>,
-) -> Result<Outcome, Error> {
-    let look = async || Ok((survey(client, d).await?, ()));
-    let (outcome, ()) = converge(client, look, options, &|p: Progress<'_>| watch(p)).await?;
-    Ok(outcome)
+) -> Result<Destroyed, Error> {
+    let look = async || look(client, d).await;
+    let (outcome, gone) = converge(client, look, options, &|p: Progress<'_>| watch(p)).await?;
+    let failed = match gone {
+        Some(_) if outcome.is_good() => {
+            // Vaults that were just deleted are among the deleted ones now.
+            managed::gone(client, &d.cluster, &d.subscription).await?.delete(client, watch).await
+        }
+        _ => Vec::new(),
+    };
+    Ok(Destroyed { outcome, failed })
 }

@@ -45,7 +45,7 @@ pub enum Error {
     )]
     NoPrincipal(String),
     #[error(
-        "there is no role named '{0}' in the subscription: make it, or leave --assign-custom-hcp-roles away (Contributor is then given)"
+        "there is no role '{0}' in the subscription: make it (az role definition create), or leave --assign-custom-hcp-roles away (Contributor is then given)"
     )]
     NoRole(&'static str),
     #[error(
@@ -57,6 +57,51 @@ pub enum Error {
     Rights(Vec<crate::rights::Missing>),
     #[error("the result lacks {0}: run the command again")]
     Incomplete(String),
+    #[error("no token for Azure: give --azure-creds FILE, or az login")]
+    Token(#[source] Box<azure::CredentialError>),
+    #[error("the token does not say whose it is (no oid and tid): use another credential")]
+    Nobody,
+    #[error(
+        "--name is '{0}': use 3 to 24 lower-case letters and digits, as accounts and their containers have them"
+    )]
+    AccountName(String),
+    #[error(
+        "--key-vault-name is '{0}': use 3 to 24 letters, digits and single dashes, beginning with a letter"
+    )]
+    VaultName(String),
+    #[error(
+        "a vault named {0} was deleted by somebody else and holds the name: give another --key-vault-name, or az keyvault purge -n {0}"
+    )]
+    VaultGone(String),
+    #[error("cannot use the key in {}", path.display())]
+    Key { path: std::path::PathBuf, source: crate::issuer::KeyError },
+    #[error("cannot make a key")]
+    NewKey(#[source] crate::issuer::KeyError),
+    #[error("cannot read or write {}", path.display())]
+    KeyFile { path: std::path::PathBuf, source: std::io::Error },
+    #[error(
+        "--output-dir holds another key (id {0}) than --key: give another directory, or --rotate to change over to it"
+    )]
+    OtherKeyHere(String),
+    #[error(
+        "the issuer publishes other keys ({}): give the private key with --key or the --output-dir that holds it, or destroy the issuer; no key is withdrawn by this command",
+        .0.join(", ")
+    )]
+    OtherKeysPublished(Vec<String>),
+    #[error("--output-dir holds no key: run the command without --rotate and --retire-old first")]
+    NoKeyHere,
+    #[error("--key is the key that signs already (id {0}): give another, or leave it away to have one made")]
+    SameKey(String),
+    #[error("a rotation was begun and not ended: run the command with --rotate first")]
+    RotationUnfinished,
+    #[error(
+        "the account may not make applications in the directory; nothing was changed: give it Application.ReadWrite.OwnedBy of Microsoft Graph (az ad app permission add --api 00000003-0000-0000-c000-000000000000 --api-permissions 18a4783c-866b-4cc7-a460-3d5e5662c884=Role --id CLIENT_ID, then az ad app permission admin-consent --id CLIENT_ID)"
+    )]
+    Directory(#[source] Box<azure::Error>),
+    #[error("cannot {what}")]
+    Data { what: String, source: Box<azure::Error> },
+    #[error("cannot make a certificate for {0}")]
+    Certificate(String, #[source] crate::managed::CertificateError),
     #[error("resource group {0} is still being deleted after {1} s: run the command again later")]
     Deleting(ResourceId, u64),
 }

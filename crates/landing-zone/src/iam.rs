@@ -22,17 +22,23 @@ pub struct Iam {
     pub adopt: bool,
 }
 
+/// Tokens carry it, and it is asked for their keys.
+pub(crate) fn check_issuer(issuer: &str) -> Result<(), Error> {
+    let rest = issuer.strip_prefix("https://").unwrap_or_default();
+    let bad = rest.is_empty()
+        || issuer.len() > 600
+        || rest.starts_with('/')
+        || rest.contains(['?', '#', ' ', '@'])
+        || rest.chars().any(char::is_control);
+    match bad {
+        true => Err(Error::Issuer(issuer.chars().take(100).collect())),
+        false => Ok(()),
+    }
+}
+
 impl Iam {
     pub fn check(&self) -> Result<(), Error> {
-        let rest = self.issuer.strip_prefix("https://").unwrap_or_default();
-        let bad = rest.is_empty()
-            || self.issuer.len() > 600
-            || rest.starts_with('/')
-            || rest.contains(['?', '#', ' ', '@'])
-            || rest.chars().any(char::is_control);
-        if bad {
-            return Err(Error::Issuer(self.issuer.chars().take(100).collect()));
-        }
+        check_issuer(&self.issuer)?;
         self.group_id().map(drop)
     }
 

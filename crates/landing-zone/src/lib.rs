@@ -15,9 +15,13 @@
 pub mod destroy;
 pub mod doctor;
 mod error;
+pub mod extras;
 pub mod iam;
 pub mod identities;
 pub mod infra;
+pub mod issuer;
+pub mod managed;
+pub mod me;
 pub mod names;
 pub mod output;
 pub mod patience;

@@ -15,6 +15,8 @@ pub const TAG_BY: &str = "zaffre.io_made-by";
 pub enum MadeBy {
     Iam,
     Infra,
+    OidcIssuer,
+    ManagedIdentities,
 }
 
 impl MadeBy {
@@ -22,6 +24,8 @@ impl MadeBy {
         match self {
             MadeBy::Iam => "iam",
             MadeBy::Infra => "infra",
+            MadeBy::OidcIssuer => "oidc-issuer",
+            MadeBy::ManagedIdentities => "managed-identities",
         }
     }
 }
@@ -52,6 +56,11 @@ impl Cluster {
         Ok(Cluster { name: label("--name", name)?, infra_id: label("--infra-id", infra_id)? })
     }
 
+    /// What belongs to no cluster in particular has a name only.
+    pub fn shared(name: &str) -> Result<Cluster, Error> {
+        Cluster::new(name, name)
+    }
+
     /// `<name>-<infraID>`, with a word between for the groups of network and security group.
     pub fn group(&self, word: Option<&str>) -> String {
         match word {
@@ -72,6 +81,11 @@ impl Cluster {
     pub fn marked(&self, tags: &Value, by: MadeBy) -> bool {
         let is = |k: &str, v: &str| tag(tags, k) == Some(v);
         is(TAG_INFRA, &self.infra_id) && is(TAG_NAME, &self.name) && is(TAG_BY, by.as_str())
+    }
+
+    /// The name of the assignment by which whoever makes something may fill it.
+    pub fn own_assignment(&self, object: &str, scope: &ResourceId) -> String {
+        uuid5(&format!("{}-{object}-{scope}", self.infra_id))
     }
 
     /// The name of a component's role assignment at a scope.

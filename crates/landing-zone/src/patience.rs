@@ -108,3 +108,36 @@ impl Hands for Patient<'_> {
         })
     }
 }
+
+/// Whether a data plane refuses because a role has not reached it yet.
+pub fn unsettled(e: &Error) -> bool {
+    e.status() == Some(403)
+        && ["AuthorizationPermissionMismatch", "ForbiddenByRbac", "AuthorizationFailure", "Forbidden"]
+            .iter()
+            .any(|c| e.has_code(c))
+}
+
+/// A role at a new vault or account takes its time; so does its name.
+const SETTLES: Duration = Duration::from_secs(300);
+
+/// Repeats what is refused only because a role is young.
+pub async fn settled<T>(
+    client: &Client,
+    at: &ResourceId,
+    tell: &(dyn Fn(&ResourceId, &str, Duration) + Sync),
+    ask: impl AsyncFn() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut waited = Duration::ZERO;
+    let mut pause = Duration::from_secs(2).min(client.poll_default());
+    loop {
+        match ask().await {
+            Err(e) if unsettled(&e) && waited < SETTLES => {
+                tell(at, "the role that was just given has not reached it yet", pause);
+                client.timing().pause.pause(pause).await;
+                waited += pause;
+                pause = (pause * 2).min(Duration::from_secs(15));
+            }
+            other => return other,
+        }
+    }
+}

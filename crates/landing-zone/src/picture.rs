@@ -1,5 +1,6 @@
 //! A plan as people and scripts read it.
 
+use crate::extras::{Act, Extra};
 use crate::rights;
 use crate::survey::Kept;
 use crate::times;
@@ -14,6 +15,7 @@ pub struct Picture<'a> {
     pub title: &'a str,
     pub plan: &'a Plan,
     pub kept: &'a [Kept],
+    pub extras: &'a [Extra],
 }
 
 fn sign(a: &Action) -> (&'static str, char) {
@@ -35,9 +37,17 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn of(plan: &Plan) -> Counts {
-        let n = |word: &str| plan.steps.iter().filter(|s| sign(&s.action).0 == word).count();
-        Counts { create: n("create"), change: n("change"), delete: n("delete"), keep: n("keep") }
+    pub fn of(plan: &Plan, extras: &[Extra]) -> Counts {
+        let n = |word: &str, act: Act| {
+            plan.steps.iter().filter(|s| sign(&s.action).0 == word).count()
+                + extras.iter().filter(|e| e.act == act).count()
+        };
+        Counts {
+            create: n("create", Act::Create),
+            change: n("change", Act::Change),
+            delete: n("delete", Act::Delete),
+            keep: n("keep", Act::Keep),
+        }
     }
 }
 
@@ -49,9 +59,17 @@ fn note(step: &Step) -> Option<String> {
     Some(format!("role {role} for principal {}", p["principalId"].as_str()?))
 }
 
+/// What making and deleting applications needs.
+const DIRECTORY: &str = "Application.ReadWrite.OwnedBy";
+
 impl Picture<'_> {
+    /// Whether applications are made or changed.
+    fn directory(&self) -> bool {
+        self.extras.iter().any(|e| e.act != Act::Keep && e.what.starts_with("application "))
+    }
+
     pub fn json(&self) -> Value {
-        let c = Counts::of(self.plan);
+        let c = Counts::of(self.plan, self.extras);
         let steps: Vec<Value> = self
             .plan
             .steps
@@ -72,7 +90,9 @@ impl Picture<'_> {
             "plan": self.title,
             "steps": steps,
             "kept": self.kept,
+            "beside": self.extras,
             "permissions": rights::needed(self.plan),
+            "directoryPermissions": if self.directory() { vec![DIRECTORY] } else { Vec::new() },
             "expectedSeconds": times::expected(self.plan).as_secs_f64(),
             "oneByOneSeconds": times::one_by_one(self.plan).as_secs_f64(),
             "create": c.create, "change": c.change, "delete": c.delete, "keep": c.keep,
@@ -113,6 +133,19 @@ impl Picture<'_> {
             }
             above.push(id);
         }
+        if !self.extras.is_empty() {
+            out.push_str("\nBeside Resource Manager:\n");
+            for e in self.extras {
+                let sign = match e.act {
+                    Act::Create => '+',
+                    Act::Keep => '=',
+                    Act::Change => '~',
+                    Act::Delete => '-',
+                };
+                let note = e.note.as_ref().map(|n| format!("  ({n})")).unwrap_or_default();
+                let _ = writeln!(out, "  {sign} {}{note}", e.what);
+            }
+        }
         if !self.kept.is_empty() {
             out.push_str("\nNot touched:\n");
             for k in self.kept {
@@ -120,7 +153,7 @@ impl Picture<'_> {
             }
         }
         let needed = rights::needed(self.plan);
-        if !needed.is_empty() {
+        if !needed.is_empty() || self.directory() {
             out.push_str("\nPermissions needed:\n");
             for (scope, actions) in needed {
                 let _ = writeln!(out, "  at {scope}");
@@ -129,7 +162,10 @@ impl Picture<'_> {
                 }
             }
         }
-        let c = Counts::of(self.plan);
+        if self.directory() {
+            let _ = writeln!(out, "  in the directory (Microsoft Graph)\n    {DIRECTORY}");
+        }
+        let c = Counts::of(self.plan, self.extras);
         let _ = writeln!(
             out,
             "\n{} to create, {} to change, {} to delete, {} as wanted.",

@@ -119,6 +119,22 @@ pub fn allows(permissions: &[Permission], action: &str) -> bool {
     permissions.iter().any(|p| any(&p.actions) && !any(&p.not_actions))
 }
 
+/// The same for what lies inside of a resource.
+pub fn allows_data(permissions: &[Permission], action: &str) -> bool {
+    let any = |l: &Option<Vec<String>>| l.iter().flatten().any(|p| covers(p, action));
+    permissions.iter().any(|p| any(&p.data_actions) && !any(&p.not_data_actions))
+}
+
+/// Whether the account may do this inside of resources of a scope already, without a role that is given to it.
+pub async fn has_data(client: &Client, scope: &ResourceId, action: &str) -> Result<bool, Error> {
+    let have: Result<Vec<Permission>, _> = client.permissions(scope).try_collect().await;
+    match have {
+        Ok(p) => Ok(allows_data(&p, action)),
+        Err(e) if e.status() == Some(403) => Ok(false),
+        Err(e) => Err(Error::Read { what: format!("the rights at {scope}"), source: Box::new(e) }),
+    }
+}
+
 /// What is missing, asked of each scope once.
 pub async fn missing(client: &Client, needed: &Needed) -> Result<Vec<Missing>, Error> {
     let asked = needed.iter().map(|(scope, actions)| async move {

@@ -14,7 +14,7 @@ pub enum Place {
 
 const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
 /// The control plane operator's custom role.
-const CPO: &str = "7d8bb4e4-6fa7-4545-96cf-20fce11b705d";
+pub const CPO_ROLE: &str = "7d8bb4e4-6fa7-4545-96cf-20fce11b705d";
 /// Known by its display name only: its id differs from subscription to subscription and must be looked up.
 pub const NODE_POOL_ROLE: &str = "Azure Red Hat OpenShift NodePool Management Role";
 const FILE: &str = "0d7aedc0-15fd-4a67-a412-efad370c947e";
@@ -124,7 +124,7 @@ pub fn grants(identities: &Identities, assign: &Assign, node_pool_role: Option<&
         }
         let Some(client_id) = client_of(identities, row.component) else { continue };
         let role = match (row.component, assign.custom, node_pool_role) {
-            ("cpo", true, _) => CPO,
+            ("cpo", true, _) => CPO_ROLE,
             ("capz", true, Some(role)) => role,
             _ => row.role,
         };

@@ -1,6 +1,7 @@
 //! Doing it: plan, rights, steps; again if somebody was quicker.
 
 use crate::Error;
+use crate::extras::Extra;
 use crate::iam::{self, Iam};
 use crate::identities::WorkloadIdentities;
 use crate::infra::{Facts, Infra};
@@ -25,6 +26,8 @@ pub enum Progress<'a> {
         pause: Duration,
     },
     Finished(&'a Step, &'a StepResult),
+    /// Something outside of Resource Manager was done.
+    Extra(&'a Extra),
 }
 
 pub type Watch<'a> = &'a (dyn Fn(Progress<'_>) + Sync);

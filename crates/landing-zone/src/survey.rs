@@ -1,10 +1,11 @@
 //! Looking: what is there already, with no more than one read per resource.
 
 use crate::Error;
+use crate::extras::Extra;
 use crate::iam::{self, Iam};
 use crate::infra::{self, Facts, Infra};
 use crate::names::{Cluster, MadeBy};
-use crate::roles::{self, NODE_POOL_ROLE};
+use crate::roles::{self, CPO_ROLE, NODE_POOL_ROLE};
 use arm::ResourceId;
 use azure::ops::{
     DnsZones, ResourceGroups, RoleAssignments, RoleDefinitions, Subnets, UserAssignedIdentities,
@@ -28,6 +29,14 @@ pub struct Survey {
     pub observed: Observed,
     /// What is used and stays as it is, and why.
     pub kept: Vec<Kept>,
+    /// Outside of Resource Manager.
+    pub extras: Vec<Extra>,
+}
+
+impl Survey {
+    pub fn new(goal: Goal, observed: Observed, kept: Vec<Kept>) -> Survey {
+        Survey { goal, observed, kept, extras: Vec::new() }
+    }
 }
 
 /// Something that is not touched.
@@ -83,7 +92,11 @@ fn group_of(id: &ResourceId) -> Option<ResourceId> {
 }
 
 /// Looks at what a goal wants, except groups (seen already), what is in groups that do not exist, and assignments.
-async fn rest(client: &Client, goal: &Goal, absent: &BTreeSet<ResourceId>) -> Result<Observed, Error> {
+pub(crate) async fn rest(
+    client: &Client,
+    goal: &Goal,
+    absent: &BTreeSet<ResourceId>,
+) -> Result<Observed, Error> {
     let asked = Goal {
         present: goal
             .present
@@ -100,7 +113,7 @@ async fn rest(client: &Client, goal: &Goal, absent: &BTreeSet<ResourceId>) -> Re
 }
 
 /// Resources with our names and without our mark are somebody else's.
-fn clashes(cluster: &Cluster, by: MadeBy, goal: &Goal, observed: &Observed) -> Vec<ResourceId> {
+pub(crate) fn clashes(cluster: &Cluster, by: MadeBy, goal: &Goal, observed: &Observed) -> Vec<ResourceId> {
     let marked = |d: &azure::plan::Desired| d.body.get("tags").is_some();
     let foreign = |id: &ResourceId| observed.get(id).is_some_and(|b| !cluster.marked(&b["tags"], by));
     goal.present.iter().filter(|d| marked(d) && foreign(&d.id)).map(|d| d.id.clone()).collect()
@@ -124,7 +137,7 @@ pub async fn iam(client: &Client, iam: &Iam, tell: Tell<'_>) -> Result<Survey, E
     }
     let why = "an existing group of yours".to_owned();
     let kept = if own { Vec::new() } else { vec![Kept { id, why }] };
-    Ok(Survey { goal, observed, kept })
+    Ok(Survey::new(goal, observed, kept))
 }
 
 /// Object ids of the service principals. Identities of this subscription are found without Graph, which not everybody
@@ -183,6 +196,10 @@ async fn node_pool_role(client: &Client, infra: &Infra) -> Result<Option<String>
     if !infra.assign.as_ref().is_some_and(|a| a.custom) {
         return Ok(None);
     }
+    // A role that does not exist would be noticed half-way.
+    let cpo = RoleDefinitions::ROW.id(&infra.subscription, CPO_ROLE)?;
+    let found = client.arm::<RoleDefinitions>().find(&cpo).await;
+    found.map_err(read(format!("role {CPO_ROLE}")))?.ok_or(Error::NoRole(CPO_ROLE))?;
     let filter = format!("roleName eq '{NODE_POOL_ROLE}'");
     let mut found = client.arm::<RoleDefinitions>().list_with(&infra.subscription, &[("$filter", &filter)]);
     let first = found.try_next().await.map_err(read("the roles of the subscription"))?;
@@ -192,7 +209,7 @@ async fn node_pool_role(client: &Client, infra: &Infra) -> Result<Option<String>
 
 /// Assignments at the scopes of a goal: one read per scope. Those that give what is wanted under another name are
 /// taken for ours' twin: nothing is to be made.
-async fn assignments(
+pub(crate) async fn assignments(
     client: &Client,
     goal: &mut Goal,
     observed: &mut Observed,
@@ -295,5 +312,5 @@ pub async fn infra(client: &Client, infra: &Infra, tell: Tell<'_>) -> Result<(Su
     if !clash.is_empty() && !infra.adopt {
         return Err(Error::Clash(clash));
     }
-    Ok((Survey { goal, observed, kept }, facts))
+    Ok((Survey::new(goal, observed, kept), facts))
 }

@@ -5,7 +5,7 @@ use azure::plan::{Action, Plan, Step};
 use std::time::Duration;
 
 /// Type, to create or change, to delete.
-const SECONDS: [(&str, f64, f64); 12] = [
+const SECONDS: [(&str, f64, f64); 14] = [
     ("Microsoft.Resources/resourceGroups", 1.0, 68.0),
     ("Microsoft.Network/virtualNetworks", 4.0, 11.0),
     ("Microsoft.Network/virtualNetworks/subnets", 4.0, 11.0),
@@ -18,6 +18,8 @@ const SECONDS: [(&str, f64, f64); 12] = [
     ("Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials", 1.5, 0.5),
     ("Microsoft.Authorization/roleAssignments", 1.7, 1.1),
     ("Microsoft.Storage/storageAccounts", 27.0, 5.0),
+    ("Microsoft.Storage/storageAccounts/blobServices/containers", 1.2, 1.2),
+    ("Microsoft.KeyVault/vaults", 10.0, 1.0),
 ];
 
 fn row(id: &ResourceId) -> (f64, f64) {

@@ -37,8 +37,8 @@ async fn remove(w: &World, by: MadeBy) {
     let mut last = String::new();
     for _ in 0..RUNS {
         match destroy::destroy(&w.client, &w.destroy("demo", by), Options::default(), &quiet).await {
-            Ok(o) if o.is_good() => return,
-            Ok(o) => last = format!("{:#?}", o.report.failures().collect::<Vec<_>>()),
+            Ok(d) if d.outcome.is_good() => return,
+            Ok(d) => last = format!("{:#?}", d.outcome.report.failures().collect::<Vec<_>>()),
             Err(e) => last = format!("{e:?}"),
         }
     }
@@ -65,9 +65,17 @@ async fn undisturbed() -> Vec<String> {
 #[tokio::test]
 async fn each_trouble_by_itself() {
     let want = undisturbed().await;
-    for trouble in
-        ["throttled", "late-failures", "stale-reads", "html-503", "another-operation", "dropped-answers"]
-    {
+    for trouble in [
+        "throttled",
+        "late-failures",
+        "stale-reads",
+        "html-503",
+        "another-operation",
+        "dropped-answers",
+        "partial-writes",
+        "half-deleted",
+        "msi-429",
+    ] {
         let w = world().await;
         w.sim.world().add_faults(preset(trouble).unwrap()).unwrap();
         through(&w, &want).await;

@@ -1,6 +1,6 @@
 //! Plans and output files of the usual configurations, as committed files.
 
-use crate::support::{ISSUER, World, world};
+use crate::support::{ISSUER, World, quiet, world};
 use arm::ResourceId;
 use azure::ArmType;
 use azure::ops::{ResourceGroups, SecurityGroups, VirtualNetworks};
@@ -9,8 +9,10 @@ use landing_zone::identities::{
     ControlPlaneIdentities, DataPlaneIdentities, Identities, IdentitiesVault, ManagedIdentity,
 };
 use landing_zone::infra::Infra;
+use landing_zone::issuer::{self, Rotation};
 use landing_zone::picture::Picture;
-use landing_zone::{output, survey};
+use landing_zone::run::Options;
+use landing_zone::{MadeBy, managed, output, survey};
 use serde_json::json;
 
 /// The plan as it would be shown before anything is made; then it is made, and the output file.
@@ -18,7 +20,7 @@ async fn infra(w: &World, name: &str, infra: &Infra) {
     infra.check().unwrap();
     let (found, _) = survey::infra(&w.client, infra, &|_, _, _| {}).await.unwrap();
     let steps = plan(&found.goal, &found.observed).unwrap();
-    let picture = Picture { title: name, plan: &steps, kept: &found.kept };
+    let picture = Picture { title: name, plan: &steps, kept: &found.kept, extras: &found.extras };
     golden(&format!("{name}.plan.txt"), &picture.text());
     golden(&format!("{name}.plan.json"), &format!("{:#}", picture.json()));
     let (_, facts) = w.make_infra(infra).await;
@@ -40,7 +42,10 @@ async fn self_managed_minimal() {
     let iam = w.iam("min");
     let found = survey::iam(&w.client, &iam, &|_, _, _| {}).await.unwrap();
     let steps = plan(&found.goal, &found.observed).unwrap();
-    golden("iam.plan.txt", &Picture { title: "iam", plan: &steps, kept: &found.kept }.text());
+    golden(
+        "iam.plan.txt",
+        &Picture { title: "iam", plan: &steps, kept: &found.kept, extras: &found.extras }.text(),
+    );
     let made = w.make_iam(&iam).await;
     let file = output::workload_identities(&made);
     assert!(!file.ends_with('\n'));
@@ -96,7 +101,7 @@ async fn one_group() {
 }
 
 #[tokio::test]
-async fn managed() {
+async fn managed_infra() {
     let w = world().await;
     let app = |name: &str| w.sim.world().add_app(name, "a secret of some length", Vec::new()).0;
     let identity = |name: &str| ManagedIdentity {
@@ -124,6 +129,66 @@ async fn managed() {
         file: app("dp-file"),
     };
     infra(&w, "managed", &w.infra("aro", Identities::Managed { control_plane, data_plane })).await;
+}
+
+fn shown(name: &str, found: &survey::Survey) {
+    let steps = plan(&found.goal, &found.observed).unwrap();
+    let picture = Picture { title: name, plan: &steps, kept: &found.kept, extras: &found.extras };
+    golden(&format!("{name}.plan.txt"), &picture.text());
+    golden(&format!("{name}.plan.json"), &format!("{:#}", picture.json()));
+}
+
+/// What the managed flavour shares: before, when certificates are due, on the way back; and both files.
+#[tokio::test]
+async fn managed_identities() {
+    let w = world().await;
+    let mut m = crate::managed::managed(&w);
+    shown("managed-identities", &managed::survey(&w.client, &m, &|_, _, _| {}).await.unwrap());
+    let made = managed::create(&w.client, &m, Options::default(), &quiet).await.unwrap();
+    let (control_plane, data_plane) = made.files.unwrap();
+    // Applications are made side by side, so their ids come in any order.
+    let mut text = serde_json::to_string_pretty(&control_plane).unwrap();
+    let v = serde_json::to_value(&control_plane).unwrap();
+    for (key, part) in v.as_object().unwrap() {
+        if let Some(id) = part["clientID"].as_str() {
+            text = text.replace(id, &format!("<client id of {key}>"));
+        }
+    }
+    golden("managed-identities.control-plane.json", &text);
+    golden("managed-identities.data-plane.json", &serde_json::to_string_pretty(&data_plane).unwrap());
+    m.renew = Some(365);
+    let due = managed::survey(&w.client, &m, &|_, _, _| {}).await.unwrap();
+    let renewed =
+        due.extras.iter().filter(|e| e.note.as_ref().is_some_and(|n| n.contains("it ends"))).count();
+    assert_eq!(renewed, 8);
+    let back = landing_zone::destroy::survey(&w.client, &w.shared("aro", MadeBy::ManagedIdentities)).await;
+    shown("managed-identities-destroy", &back.unwrap());
+}
+
+#[tokio::test]
+async fn oidc_issuer() {
+    let w = world().await;
+    let dir = tempfile::tempdir().unwrap();
+    let look = async |rotation| {
+        let keys = crate::oidc::keys(dir.path(), rotation);
+        issuer::survey(&w.client, &crate::oidc::issuer(&w), &keys, &|_, _, _| {}).await.unwrap()
+    };
+    shown("oidc-issuer", &look(Rotation::Keep).await);
+    crate::oidc::publish(&w, dir.path(), Rotation::Keep).await.unwrap();
+    let kid = crate::oidc::kid_in(dir.path());
+    let rotated = look(Rotation::Rotate).await;
+    let lines: Vec<String> =
+        rotated.extras.iter().map(|e| format!("{:?} {}", e.act, e.what.replace(&kid, "KID"))).collect();
+    assert_eq!(
+        lines,
+        [
+            "Change key KID",
+            "Keep blob demooidc/.well-known/openid-configuration",
+            "Change blob demooidc/openid/v1/jwks"
+        ]
+    );
+    let back = landing_zone::destroy::survey(&w.client, &w.shared("demooidc", MadeBy::OidcIssuer)).await;
+    shown("oidc-issuer-destroy", &back.unwrap());
 }
 
 #[tokio::test]

@@ -1,17 +1,16 @@
 //! Made, kept, changed, taken away; somebody's own things stay.
 
-use crate::support::{DNS_GROUP, World, quiet, world};
+use crate::support::{DNS_GROUP, put, quiet, world};
 use arm::ResourceId;
-use azure::ops::{ResourceGroups, RoleAssignments, SecurityGroups, UserAssignedIdentities, VirtualNetworks};
+use azure::ops::{
+    ResourceGroups, RoleAssignments, RoleDefinitions, SecurityGroups, UserAssignedIdentities, VirtualNetworks,
+};
 use azure::{ArmType, Call};
 use landing_zone::identities::Identities;
+use landing_zone::roles::NODE_POOL_ROLE;
 use landing_zone::run::{Options, create_iam};
 use landing_zone::{Error, MadeBy, destroy};
 use serde_json::json;
-
-async fn put<T: ArmType>(w: &World, id: &ResourceId, body: serde_json::Value) {
-    w.client.arm::<T>().put(id, &serde_json::from_value(body).unwrap()).await.unwrap();
-}
 
 fn reads_only(calls: &[azure_sim::Entry]) {
     let login = |c: &&azure_sim::Entry| !c.path.contains("/oauth2/");
@@ -287,7 +286,43 @@ async fn contributor_and_user_access_administrator_suffice_and_less_changes_noth
     for by in [MadeBy::Infra, MadeBy::Iam] {
         let gone =
             destroy::destroy(&enough, &w.destroy("demo", by), Options::default(), &quiet).await.unwrap();
-        assert!(gone.is_good());
+        assert!(gone.outcome.is_good());
     }
     assert_eq!(w.left(), Vec::<String>::new());
+}
+
+/// Custom roles: that of the node pools has a name only, and is found by it.
+#[tokio::test]
+async fn custom_roles_are_given_by_id() {
+    const CPO: &str = "7d8bb4e4-6fa7-4545-96cf-20fce11b705d";
+    let w = world().await;
+    let ids = w.make_iam(&w.iam("demo")).await;
+    let mut infra = w.infra("demo", Identities::Workload(ids));
+    infra.assign.as_mut().unwrap().custom = true;
+    let guid = "12345678-2222-4333-8444-555555555555";
+    for (id, name) in [(CPO, "cpo"), (guid, NODE_POOL_ROLE)] {
+        let before = w.left();
+        match w.try_infra(&infra).await.map(drop) {
+            Err(Error::NoRole(role)) => assert!(role == id || role == name, "{role}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(w.left(), before, "nothing was begun");
+        let body = json!({"properties": {"roleName": name, "type": "CustomRole",
+            "permissions": [{"actions": ["Microsoft.Compute/virtualMachines/*"], "notActions": []}],
+            "assignableScopes": [w.subscription]}});
+        put::<RoleDefinitions>(&w, &RoleDefinitions::ROW.id(&w.subscription, id).unwrap(), body).await;
+    }
+    let before = w.left();
+    let (made, _) = w.make_infra(&infra).await;
+    let given = |role: &str| {
+        let is = |b: &&serde_json::Value| {
+            b["properties"]["roleDefinitionId"].as_str().is_some_and(|r| r.ends_with(role))
+        };
+        made.report.resources.values().filter(is).count()
+    };
+    // Main and network for the node pools, main, security group and network for the operator; nobody is Contributor.
+    assert_eq!((given(guid), given(CPO), given("b24988ac-6180-42a0-ab88-20f7382dd24c")), (2, 3, 0));
+    assert!(w.make_infra(&infra).await.0.plan.is_empty());
+    w.remove(&w.destroy("demo", MadeBy::Infra)).await;
+    assert_eq!(w.left(), before);
 }

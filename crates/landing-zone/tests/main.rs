@@ -4,8 +4,11 @@
 
 mod adversarial;
 mod bad_day;
+mod doctor;
 mod golden;
 mod issuer;
 mod life;
+mod managed;
+mod oidc;
 mod support;
 mod working;

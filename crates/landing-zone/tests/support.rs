@@ -2,7 +2,9 @@
 
 use arm::ResourceId;
 use azure::credential::{Confidential, Entra, Proof};
-use azure::{Client, ClientOptions, Cloud, Credential, Env, Http, HttpOptions, Secret, Timing, connect};
+use azure::{
+    ArmType, Client, ClientOptions, Cloud, Credential, Env, Http, HttpOptions, Secret, Timing, connect,
+};
 use azure_sim::{AzureSim, Config, Profile};
 use landing_zone::destroy::Destroy;
 use landing_zone::iam::Iam;
@@ -12,6 +14,7 @@ use landing_zone::roles::Assign;
 use landing_zone::run::{Options, Outcome, create_iam, create_infra};
 use landing_zone::{Cluster, Error, MadeBy};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -55,6 +58,19 @@ async fn make(profile: Profile, trust: Vec<String>) -> World {
     let connected = connect(&env, options()).await.unwrap();
     let subscription = ResourceId::subscription_scope(&connected.subscription.unwrap()).unwrap();
     World { sim, client: connected.client, subscription, env, _dir: dir }
+}
+
+pub async fn put<T: ArmType>(w: &World, id: &ResourceId, body: serde_json::Value) {
+    w.client.arm::<T>().put(id, &serde_json::from_value(body).unwrap()).await.unwrap();
+}
+
+/// A client as a pod has it: client id, tenant, token file.
+pub fn pod(w: &World, client_id: &str, file: &Path) -> Client {
+    let (http, cloud, timing) = w.parts();
+    let entra = Entra { http, login: cloud.login, timing: timing.clone() };
+    let proof = Proof::FederatedFile(file.to_owned());
+    let tenant = w.sim.creds().tenant_id;
+    w.client_of(Credential::new(Confidential::new(entra, &tenant, client_id, proof), timing))
 }
 
 pub fn quiet(_: landing_zone::run::Progress<'_>) {}
@@ -125,6 +141,12 @@ impl World {
         }
     }
 
+    /// The way back of what clusters share.
+    pub fn shared(&self, name: &str, by: MadeBy) -> Destroy {
+        let (cluster, subscription) = (Cluster::shared(name).unwrap(), self.subscription.clone());
+        Destroy { cluster, subscription, by, group: None, preserve: false }
+    }
+
     pub async fn make_iam(&self, iam: &Iam) -> WorkloadIdentities {
         let (outcome, made) = create_iam(&self.client, iam, Options::default(), &quiet).await.unwrap();
         assert!(outcome.is_good(), "{:#?}", outcome.report.failures().collect::<Vec<_>>());
@@ -142,8 +164,9 @@ impl World {
     }
 
     pub async fn remove(&self, d: &Destroy) -> Outcome {
-        let outcome =
-            landing_zone::destroy::destroy(&self.client, d, Options::default(), &quiet).await.unwrap();
+        let done = landing_zone::destroy::destroy(&self.client, d, Options::default(), &quiet).await.unwrap();
+        assert!(done.failed.is_empty(), "{:?}", done.failed);
+        let outcome = done.outcome;
         assert!(outcome.is_good(), "{}\n{:#?}", outcome.plan, outcome.report.failures().collect::<Vec<_>>());
         outcome
     }

@@ -1,27 +1,36 @@
 //! The identities that were made really work: a service account's token is exchanged for each, which then may do what
-//! its component does, and nothing else. And the doctor sees what stands in the way.
+//! its component does, and nothing else.
 
 use crate::issuer::Issuer;
-use crate::support::{DNS_GROUP, DOMAIN, World, world, world_trusting};
+use crate::support::{pod, world_trusting};
 use arm::ResourceId;
-use azure::credential::{Confidential, Entra, Proof};
-use azure::{ArmType, Call, Client, Credential};
+use azure::{Call, Client};
 use http::Method;
-use landing_zone::doctor::{Examination, Finding, For, Level, examine};
 use landing_zone::identities::{IDENTITIES, Identities, subject};
+use landing_zone::infra::Layout;
 use serde_json::{Value, json};
-use std::path::Path;
 
-/// A client as a pod has it: client id, tenant, token file.
-fn pod(w: &World, client_id: &str, file: &Path) -> Client {
-    let (http, cloud, timing) = w.parts();
-    let entra = Entra { http, login: cloud.login, timing: timing.clone() };
-    let proof = Proof::FederatedFile(file.to_owned());
-    let tenant = w.sim.creds().tenant_id;
-    w.client_of(Credential::new(Confidential::new(entra, &tenant, client_id, proof), timing))
+/// One call that each component may make with its roles: method, path, body.
+pub type Allowed = (&'static str, Method, String, Option<Value>);
+
+pub fn allowed(at: &Layout, zone: &ResourceId) -> [Allowed; 8] {
+    let record = format!("{zone}/A/apps.demo?api-version=2018-05-01");
+    let a = json!({"properties": {"TTL": 30, "ARecords": [{"ipv4Address": "1.2.3.4"}]}});
+    let get = |key, id: &ResourceId, v: &str| (key, Method::GET, format!("{id}?api-version={v}"), None);
+    let network = "2024-05-01";
+    [
+        get("imageRegistry", &at.private_zone, "2024-06-01"),
+        ("ingress", Method::PUT, record, Some(a)),
+        get("file", &at.subnet, network),
+        get("disk", &at.main, "2021-04-01"),
+        get("nodePoolManagement", &at.vnet, network),
+        get("cloudProvider", &at.load_balancer, network),
+        get("network", &at.vnet, network),
+        get("controlPlaneOperator", &at.security_group, network),
+    ]
 }
 
-async fn may(client: &Client, method: Method, path: String, body: Option<Value>) -> u16 {
+pub async fn may(client: &Client, method: Method, path: String, body: Option<Value>) -> u16 {
     let mut call = Call::new(method, path);
     call.body = body;
     match client.send(call).await {
@@ -40,26 +49,19 @@ async fn every_identity_works_and_none_does_more() {
     let infra = w.infra("demo", Identities::Workload(ids.clone()));
     let (_, facts) = w.make_infra(&infra).await;
     let at = infra.layout().unwrap();
-    let record = format!("{}/A/apps.demo?api-version=2018-05-01", facts.zone.unwrap());
-    let a = json!({"properties": {"TTL": 30, "ARecords": [{"ipv4Address": "1.2.3.4"}]}});
-    let get = |id: &ResourceId, v: &str| (Method::GET, format!("{id}?api-version={v}"), None);
-    let network = "2024-05-01";
     let dir = tempfile::tempdir().unwrap();
     let now = w.sim.world().now().as_second();
-    for (key, client_id, (method, path, body)) in [
-        ("imageRegistry", &ids.image_registry.client_id, get(&at.private_zone, "2024-06-01")),
-        ("ingress", &ids.ingress.client_id, (Method::PUT, record, Some(a))),
-        ("file", &ids.file.client_id, get(&at.subnet, network)),
-        ("disk", &ids.disk.client_id, get(&at.main, "2021-04-01")),
-        ("nodePoolManagement", &ids.node_pool_management.client_id, get(&at.vnet, network)),
-        ("cloudProvider", &ids.cloud_provider.client_id, get(&at.load_balancer, network)),
-        ("network", &ids.network.client_id, get(&at.vnet, network)),
-        (
-            "controlPlaneOperator",
-            &ids.control_plane_operator.as_ref().unwrap().client_id,
-            get(&at.security_group, network),
-        ),
-    ] {
+    for (key, method, path, body) in allowed(&at, facts.zone.as_ref().unwrap()) {
+        let client_id = match key {
+            "imageRegistry" => &ids.image_registry.client_id,
+            "ingress" => &ids.ingress.client_id,
+            "file" => &ids.file.client_id,
+            "disk" => &ids.disk.client_id,
+            "nodePoolManagement" => &ids.node_pool_management.client_id,
+            "cloudProvider" => &ids.cloud_provider.client_id,
+            "network" => &ids.network.client_id,
+            _ => &ids.control_plane_operator.as_ref().unwrap().client_id,
+        };
         let row = IDENTITIES.iter().find(|i| i.key == key).unwrap();
         for (_, namespace, account) in row.accounts {
             let file = dir.path().join(account);
@@ -77,62 +79,4 @@ async fn every_identity_works_and_none_does_more() {
         let refused = pod(&w, client_id, &file).send(Call::get(path.clone())).await.unwrap_err();
         assert!(matches!(refused, azure::Error::Token { .. }), "{refused:?}");
     }
-}
-
-fn ask(w: &World, purpose: For) -> Examination {
-    Examination {
-        subscription: w.subscription.clone(),
-        purpose,
-        location: "westus2".to_owned(),
-        base_domain: Some(DOMAIN.to_owned()),
-        groups: Vec::new(),
-        dns_group: Some(DNS_GROUP.to_owned()),
-        cluster: Some(landing_zone::Cluster::new("demo", "demo-x2b4c").unwrap()),
-    }
-}
-
-fn blockers(f: &[Finding]) -> Vec<&Finding> {
-    f.iter().filter(|f| f.level == Level::Blocker).collect()
-}
-
-#[tokio::test]
-async fn the_doctor_is_content_with_an_owner() {
-    let w = world().await;
-    for purpose in [For::Infra, For::Iam, For::Cluster, For::Managed] {
-        let found = examine(&w.client, &ask(&w, purpose)).await;
-        assert!(blockers(&found).is_empty(), "{purpose:?}: {found:#?}");
-        for check in ["account", "permissions", "region", "names"] {
-            assert!(found.iter().any(|f| f.check == check && f.level == Level::Good), "{check}: {found:#?}");
-        }
-    }
-    assert!(
-        w.calls().iter().all(|c| c.method == "GET" || c.path.contains("oauth2")),
-        "the doctor only looks"
-    );
-}
-
-#[tokio::test]
-async fn the_doctor_names_what_is_missing_and_how_to_mend_it() {
-    const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
-    let w = world().await;
-    let weak = w.principal("weak", &[CONTRIBUTOR]);
-    let found = examine(&weak, &ask(&w, For::Infra)).await;
-    let bad = blockers(&found);
-    assert!(bad.iter().all(|f| f.check == "permissions"), "{found:#?}");
-    let fix = bad[0].fix.as_deref().unwrap();
-    assert!(fix.contains("User Access Administrator") && fix.contains(w.subscription.as_str()), "{fix}");
-    assert!(bad[0].found.contains("Microsoft.Authorization/roleAssignments/write"));
-    // Identities alone need no more than that.
-    assert!(blockers(&examine(&weak, &ask(&w, For::Iam)).await).is_empty());
-
-    let mut x = ask(&w, For::Infra);
-    x.location = "atlantis".to_owned();
-    x.base_domain = Some("nobody.test".to_owned());
-    let group = azure::ops::ResourceGroups::ROW.id(&w.subscription, "demo-demo-x2b4c").unwrap();
-    let body = serde_json::from_value(json!({"location": "westus2"})).unwrap();
-    w.client.arm::<azure::ops::ResourceGroups>().put(&group, &body).await.unwrap();
-    let found = examine(&w.client, &x).await;
-    let checks: Vec<&str> = blockers(&found).iter().map(|f| f.check).collect();
-    assert_eq!(checks, ["region", "dns", "names"], "{found:#?}");
-    assert!(blockers(&found).iter().all(|f| f.fix.is_some()));
 }

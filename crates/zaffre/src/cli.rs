@@ -2,6 +2,7 @@
 
 pub mod azure;
 pub mod prereqs;
+pub mod shared;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;

@@ -59,7 +59,7 @@ pub fn begin(
         _ => kind.full(),
     };
     let bits = cx.state.derive(&key, "lasts");
-    let lasts = cx.profile.takes(&what, name.starts_with("Delete"), flow.lasts, bits);
+    let lasts = cx.profile.takes(&what, name.starts_with("Delete"), flow.lasts, flow.retry, bits);
     let due = lasts.and_then(|d| cx.now.checked_add(d).ok());
     let effect = cx.due.late(effect);
     let name = cx.state.share(name);

@@ -102,8 +102,12 @@ fn update(cx: &Cx<'_>, app: &mut App, body: Map<String, Value>) -> Result<Vec<Se
                     return Err(bad("Too many key credentials."));
                 }
                 let mut fresh = Vec::new();
+                // Those already known are listed without their key; those that are not mentioned go.
+                let stays = |c: &Certificate| {
+                    given.iter().any(|g| g["keyId"].as_str() == Some(show::key_id(&c.0).as_str()))
+                };
+                app.certificates.retain(stays);
                 for g in &given {
-                    // Those already known are listed without their key.
                     let Some(text) = g["key"].as_str() else { continue };
                     // az leaves the line breaks of PEM in it.
                     let text: String = text.split_whitespace().collect();
@@ -112,9 +116,6 @@ fn update(cx: &Cx<'_>, app: &mut App, body: Map<String, Value>) -> Result<Vec<Se
                     let der =
                         der.ok_or_else(|| bad("Key credential is invalid: 'key' is not a certificate."))?;
                     fresh.push(Certificate(der.into()));
-                }
-                if given.is_empty() {
-                    app.certificates.clear();
                 }
                 app.certificates.extend(fresh);
             }

@@ -38,13 +38,23 @@ pub fn application(a: &App) -> Value {
     v
 }
 
+/// The id of a certificate of an application.
+pub fn key_id(der: &[u8]) -> String {
+    crate::state::guid(crate::state::hash(0, &[&format!("{:x}", xxhash_rust::xxh3::xxh3_128(der))]))
+}
+
 fn keys(a: &App) -> Vec<Value> {
-    let id = |c: &[u8]| {
-        crate::state::guid(crate::state::hash(0, &[&format!("{:x}", xxhash_rust::xxh3::xxh3_128(c))]))
+    use base64::Engine;
+    let thumbprint = |der: &[u8]| {
+        let sha1 = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY, der);
+        base64::engine::general_purpose::STANDARD.encode(sha1)
     };
     a.certificates
         .iter()
-        .map(|c| json!({"keyId": id(&c.0), "type": "AsymmetricX509Cert", "usage": "Verify", "key": null}))
+        .map(|c| {
+            json!({"keyId": key_id(&c.0), "type": "AsymmetricX509Cert", "usage": "Verify", "key": null,
+                "customKeyIdentifier": thumbprint(&c.0)})
+        })
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! `create`, `destroy`, `plan` and `doctor`: flags named and defaulted as scripts for hosted clusters know them.
 
+use super::shared::{DestroyIssuerArgs, DestroyManagedArgs, ManagedArgs, OidcIssuerArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -25,6 +26,12 @@ pub enum Create {
     /// Groups, network, private DNS, load balancer, and the identities' roles
     #[command(subcommand)]
     Infra(On<InfraArgs>),
+    /// A public issuer of service-account tokens, and its key
+    #[command(subcommand)]
+    OidcIssuer(On<OidcIssuerArgs>),
+    /// Key vault, applications and identities that clusters of the managed flavour share
+    #[command(subcommand)]
+    ManagedIdentities(On<ManagedArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +42,12 @@ pub enum Destroy {
     /// Groups or what was made in yours, and roles wherever they were given
     #[command(subcommand)]
     Infra(On<DestroyInfraArgs>),
+    /// The account with the public keys; key files stay
+    #[command(subcommand)]
+    OidcIssuer(On<DestroyIssuerArgs>),
+    /// Key vault, applications and identities of the managed flavour
+    #[command(subcommand)]
+    ManagedIdentities(On<DestroyManagedArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -50,7 +63,7 @@ pub enum Change {
 
 #[derive(Debug, Subcommand)]
 pub enum Doctor {
-    /// Account, permissions, providers, region, quota, DNS, names
+    /// Account, permissions, providers, region, quota, sizes, DNS, names
     #[command(after_help = "Example:\n  \
         zaffre doctor azure --for infra --base-domain example.com --name demo --infra-id demo-x2b4c")]
     Azure(DoctorArgs),
@@ -308,6 +321,21 @@ pub struct DoctorArgs {
     /// Infra id of the cluster
     #[arg(long, value_name = "ID", requires = "name")]
     pub infra_id: Option<String>,
+    /// Name of the storage account of a token issuer: is it to be had?
+    #[arg(long, value_name = "NAME")]
+    pub oidc_issuer_name: Option<String>,
+    /// Name of a key vault: is it to be had?
+    #[arg(long, value_name = "NAME")]
+    pub key_vault_name: Option<String>,
+    /// Size of the nodes: is it offered here? With --for cluster or managed
+    #[arg(long, default_value = "Standard_D4s_v5", value_name = "SIZE")]
+    pub instance_type: String,
+    /// How many nodes: do their processors fit into the quota?
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub node_pool_replicas: u64,
+    /// Zones of the nodes: is the size to be had there?
+    #[arg(long, value_name = "ZONE", value_delimiter = ',')]
+    pub availability_zones: Vec<String>,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Shown::Text)]
     pub output: Shown,

@@ -2,6 +2,7 @@
 //! The prerequisites of a cluster are planned, made, used by a pod's token, and taken away.
 
 use super::Report;
+use super::issuer::{self, Issuer};
 use crate::azure::report;
 use anyhow::{Context, bail};
 use arm::ResourceId;
@@ -23,15 +24,16 @@ const DOMAIN: &str = "example.zaffre.test";
 const DNS_GROUP: &str = "zaffre-dns";
 const PLACE: &str = "westeurope";
 
-fn quiet(_: Progress<'_>) {}
+pub fn quiet(_: Progress<'_>) {}
 
 pub async fn work(r: &mut Report) -> anyhow::Result<()> {
-    let issuer = super::issuer::Issuer::start().await?;
-    let config = Config { profile: Profile::Fast, trust: vec![issuer.ca.clone()], ..Config::local(1) };
+    let config = Config { profile: Profile::Fast, ..Config::local(1) };
     let sim = AzureSim::start(config).await?;
     r.step("Azure ready (simulated)", &sim.arm_url());
     let (client, http) = client(&sim).await?;
     let subscription = ResourceId::subscription_scope(&sim.creds().subscription_id)?;
+    let issuer = Issuer::create(&client, &subscription, PLACE).await?;
+    r.step("token issuer: RSA key, account, documents", &issuer.url);
     let cluster = Cluster::new("demo", "demo-x2b4c")?;
     let iam = Iam {
         cluster: cluster.clone(),
@@ -43,7 +45,7 @@ pub async fn work(r: &mut Report) -> anyhow::Result<()> {
         adopt: false,
     };
     let seen = survey::iam(&client, &iam, &|_, _, _| {}).await?;
-    let first = picture::Counts::of(&plan(&seen.goal, &seen.observed)?);
+    let first = picture::Counts::of(&plan(&seen.goal, &seen.observed)?, &seen.extras);
     let (made, ids) = run::create_iam(&client, &iam, Options::default(), &quiet).await?;
     good(&made)?;
     let ids = ids.context("the identities have no client ids")?;
@@ -90,10 +92,11 @@ pub async fn work(r: &mut Report) -> anyhow::Result<()> {
     if r.text {
         report::journal(&journal, true);
     }
-    for by in [MadeBy::Infra, MadeBy::Iam] {
+    let shared = Cluster::shared(issuer::NAME)?;
+    for (cluster, by) in [(&cluster, MadeBy::Infra), (&cluster, MadeBy::Iam), (&shared, MadeBy::OidcIssuer)] {
         let (cluster, subscription) = (cluster.clone(), subscription.clone());
         let d = Destroy { cluster, subscription, by, group: None, preserve: false };
-        good(&destroy::destroy(&client, &d, Options::default(), &quiet).await?)?;
+        good(&destroy::destroy(&client, &d, Options::default(), &quiet).await?.outcome)?;
     }
     let left = sim.world().leaks();
     let left = left["value"].as_array().context("the leak report has no list")?;
@@ -112,7 +115,7 @@ async fn exchange(
     http: &Http,
     client: &Client,
     infra: &Infra,
-    issuer: &super::issuer::Issuer,
+    issuer: &Issuer,
     client_id: &str,
 ) -> anyhow::Result<()> {
     let account = "cloud-network-config-controller";
@@ -135,7 +138,7 @@ async fn exchange(
     Ok(())
 }
 
-fn good(outcome: &Outcome) -> anyhow::Result<()> {
+pub fn good(outcome: &Outcome) -> anyhow::Result<()> {
     if let Some((id, e)) = outcome.report.failures().next() {
         bail!("{id}: {e}");
     }

@@ -6,17 +6,18 @@ mod files;
 mod inputs;
 mod progress;
 mod say;
+mod shared;
 
 use crate::cli::prereqs::{self as cli, How, Shown};
 use crate::output;
 use account::Azure;
 use anyhow::bail;
 use azure::plan::plan;
-use landing_zone::doctor::{Examination, For, Level, examine};
+use landing_zone::doctor::{Examination, For, Level, Nodes, examine};
 use landing_zone::picture::Picture;
 use landing_zone::run::{self, Options, Outcome};
 use landing_zone::survey::Survey;
-use landing_zone::{Cluster, MadeBy, destroy as way_back, survey};
+use landing_zone::{Cluster, Error, MadeBy, destroy as way_back, extras, survey};
 use progress::Progress;
 use serde_json::json;
 use std::process::ExitCode;
@@ -28,24 +29,36 @@ pub async fn create(what: cli::Create, dry: bool) -> anyhow::Result<ExitCode> {
     match what {
         cli::Create::Iam(on) => iam(on.args(), dry).await,
         cli::Create::Infra(on) => infra(on.args(), dry).await,
+        cli::Create::OidcIssuer(on) => shared::oidc_issuer(on.args(), dry).await,
+        cli::Create::ManagedIdentities(on) => shared::managed_identities(on.args(), dry).await,
     }
 }
 
 pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> {
-    let (which, account, how, by, group, preserve) = match what {
+    let (cluster, account, how, by, group, preserve) = match what {
         cli::Destroy::Iam(on) => {
             let a = on.args();
             if let Some(path) = &a.workload_identities_file {
                 files::workload_identities(path)?;
             }
-            (a.which, a.account, a.how, MadeBy::Iam, a.resource_group_name, false)
+            (named(&a.which)?, a.account, a.how, MadeBy::Iam, a.resource_group_name, false)
         }
         cli::Destroy::Infra(on) => {
             let a = on.args();
-            (a.which, a.account, a.how, MadeBy::Infra, a.resource_group_name, a.preserve_resource_group)
+            let cluster = named(&a.which)?;
+            (cluster, a.account, a.how, MadeBy::Infra, a.resource_group_name, a.preserve_resource_group)
+        }
+        cli::Destroy::OidcIssuer(on) => {
+            let a = on.args();
+            let cluster = Cluster::shared(&a.name)?;
+            (cluster, a.account, a.how, MadeBy::OidcIssuer, a.resource_group_name, false)
+        }
+        cli::Destroy::ManagedIdentities(on) => {
+            let a = on.args();
+            let cluster = Cluster::shared(&a.name)?;
+            (cluster, a.account, a.how, MadeBy::ManagedIdentities, a.resource_group_name, false)
         }
     };
-    let cluster = Cluster::new(&which.name, &which.infra_id)?;
     let Azure { client, subscription } = account::connect(&account).await?;
     let d = way_back::Destroy { cluster, subscription, by, group, preserve };
     let title = title("destroy", by, &d.cluster);
@@ -56,8 +69,9 @@ pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> 
     let watch = |p: run::Progress<'_>| progress.tell(&p);
     let done = way_back::destroy(&client, &d, options(&how), &watch).await;
     progress.end();
-    let outcome = done.map_err(say::failed)?;
-    finish(&title, &outcome, &how)?;
+    let way_back::Destroyed { outcome, failed } = done.map_err(say::failed)?;
+    finish(&title, &outcome, &failed, &how)?;
+    failures_beside(&title, &failed)?;
     if how.output == Shown::Text && !how.quiet {
         for k in &outcome.survey.kept {
             output::line(&format!("kept     {}  ({})", k.id, k.why));
@@ -66,8 +80,19 @@ pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
+fn named(which: &cli::Which) -> anyhow::Result<Cluster> {
+    Ok(Cluster::new(&which.name, &which.infra_id)?)
+}
+
 fn title(verb: &str, by: MadeBy, cluster: &Cluster) -> String {
-    format!("{verb} {} azure: cluster {}, infra id {}", by.as_str(), cluster.name, cluster.infra_id)
+    match by {
+        MadeBy::Iam | MadeBy::Infra => {
+            format!("{verb} {} azure: cluster {}, infra id {}", by.as_str(), cluster.name, cluster.infra_id)
+        }
+        MadeBy::OidcIssuer | MadeBy::ManagedIdentities => {
+            format!("{verb} {} azure: {}", by.as_str(), cluster.name)
+        }
+    }
 }
 
 fn options(how: &How) -> Options {
@@ -77,21 +102,21 @@ fn options(how: &How) -> Options {
 /// A plan that is only shown.
 fn show(title: &str, survey: &Survey, format: Shown) -> anyhow::Result<ExitCode> {
     let steps = plan(&survey.goal, &survey.observed)?;
-    let picture = Picture { title, plan: &steps, kept: &survey.kept };
+    let picture = Picture { title, plan: &steps, kept: &survey.kept, extras: &survey.extras };
     match format {
         Shown::Text => output::line(picture.text().trim_end()),
         Shown::Json => output::line(&serde_json::to_string_pretty(&picture.json())?),
     }
-    Ok(if steps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(CHANGES) })
+    let nothing = steps.is_empty() && !extras::changes(&survey.extras);
+    Ok(if nothing { ExitCode::SUCCESS } else { ExitCode::from(CHANGES) })
 }
 
 /// Says how it went; an error if not all of it went well.
-fn finish(title: &str, outcome: &Outcome, how: &How) -> anyhow::Result<()> {
-    let failures = say::failures(&outcome.report);
+fn finish(title: &str, outcome: &Outcome, beside: &[(String, Error)], how: &How) -> anyhow::Result<()> {
+    let failures = say::failures(&outcome.report, beside);
     if how.output == Shown::Json {
         let kept = &outcome.survey.kept;
-        let event =
-            json!({"event": "summary", "good": outcome.is_good(), "failures": failures.json, "kept": kept});
+        let event = json!({"event": "summary", "good": outcome.is_good() && beside.is_empty(), "failures": failures.json, "kept": kept});
         output::line(&event.to_string());
     } else {
         for line in &failures.text {
@@ -102,6 +127,17 @@ fn finish(title: &str, outcome: &Outcome, how: &How) -> anyhow::Result<()> {
         let (bad, all) = (failures.json.len(), outcome.plan.steps.len());
         bail!(
             "{title}: {bad} of {all} steps did not succeed; what was done stays, and the same command goes on from there"
+        );
+    }
+    Ok(())
+}
+
+/// Ends a run in which something beside Resource Manager was not done; it was said what.
+fn failures_beside(title: &str, failed: &[(String, Error)]) -> anyhow::Result<()> {
+    if !failed.is_empty() {
+        bail!(
+            "{title}: {} thing(s) were not done; what was done stays, and the same command goes on from there",
+            failed.len()
         );
     }
     Ok(())
@@ -121,7 +157,7 @@ async fn iam(a: cli::IamArgs, dry: bool) -> anyhow::Result<ExitCode> {
     let done = run::create_iam(&client, &iam, options(&a.how), &watch).await;
     progress.end();
     let (outcome, made) = done.map_err(say::failed)?;
-    finish(&title, &outcome, &a.how)?;
+    finish(&title, &outcome, &[], &a.how)?;
     if let Some(made) = made {
         files::write(&a.output_file, &landing_zone::output::workload_identities(&made))?;
         if a.how.output == Shown::Text && !a.how.quiet {
@@ -149,7 +185,7 @@ async fn infra(a: cli::InfraArgs, dry: bool) -> anyhow::Result<ExitCode> {
     let done = run::create_infra(&client, &infra, options(&a.how), &watch).await;
     progress.end();
     let (outcome, facts) = done.map_err(say::failed)?;
-    finish(&title, &outcome, &a.how)?;
+    finish(&title, &outcome, &[], &a.how)?;
     let text = landing_zone::output::infra(&infra, &facts)?;
     match &a.output_file {
         Some(path) => {
@@ -188,6 +224,9 @@ pub async fn doctor(what: cli::Doctor) -> anyhow::Result<ExitCode> {
         groups: Vec::new(),
         dns_group: a.dns_zone_rg_name,
         cluster,
+        account: a.oidc_issuer_name,
+        vault: a.key_vault_name,
+        nodes: Nodes { size: a.instance_type, count: a.node_pool_replicas, zones: a.availability_zones },
     };
     let findings = examine(&client, &x).await;
     let blockers = findings.iter().filter(|f| f.level == Level::Blocker).count();

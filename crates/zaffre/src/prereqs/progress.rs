@@ -109,6 +109,20 @@ impl Progress {
                 }
                 Mode::Silent => {}
             },
+            Event::Extra(e) => match self.mode {
+                Mode::Json => {
+                    let event =
+                        json!({"event": "finished", "do": e.act, "what": e.what, "result": e.act.done()});
+                    output::line(&event.to_string());
+                }
+                Mode::Lines => output::note(&format!("{:<8} {}", e.act.done(), e.what)),
+                Mode::Bars => {
+                    if let Some(b) = &s.bars {
+                        b.overall.set_message(format!("{} {}", e.act.done(), e.what));
+                    }
+                }
+                Mode::Silent => {}
+            },
             Event::Started(_) | Event::Finished(..) => {}
         }
     }

@@ -19,7 +19,7 @@ pub struct Failures {
     pub json: Vec<Value>,
 }
 
-pub fn failures(report: &Report) -> Failures {
+pub fn failures(report: &Report, beside: &[(String, Error)]) -> Failures {
     let (mut text, mut list) = (Vec::new(), Vec::new());
     let again = again();
     for (id, result) in &report.results {
@@ -42,6 +42,12 @@ pub fn failures(report: &Report) -> Failures {
             }
             _ => {}
         }
+    }
+    for (what, e) in beside {
+        text.push(format!("failed   {what}"));
+        text.push(format!("  azure: {}", chain(e)));
+        text.push(format!("  next:  {again}"));
+        list.push(json!({"what": what, "message": chain(e), "next": again}));
     }
     Failures { text, json: list }
 }

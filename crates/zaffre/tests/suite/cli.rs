@@ -22,7 +22,16 @@ fn help_teaches() {
     testkit::golden!("help-serve-kube.txt", &run(&["help", "serve", "kube"]));
     testkit::golden!("help-demo.txt", &run(&["help", "demo"]));
     testkit::golden!("help-serve-azure.txt", &run(&["help", "serve", "azure"]));
-    for what in ["create iam", "create infra", "destroy iam", "destroy infra"] {
+    for what in [
+        "create iam",
+        "create infra",
+        "create oidc-issuer",
+        "create managed-identities",
+        "destroy iam",
+        "destroy infra",
+        "destroy oidc-issuer",
+        "destroy managed-identities",
+    ] {
         let args: Vec<&str> = std::iter::once("help").chain(what.split(' ')).chain(["azure"]).collect();
         let name = format!("help-{}-azure.txt", what.replace(' ', "-"));
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
@@ -59,7 +68,7 @@ fn the_demo_shows_every_step() {
     let v: serde_json::Value = serde_json::from_str(&run(&["demo", "-o", "json"])).unwrap();
     let steps: Vec<&str> =
         v["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
-    assert_eq!(steps.len(), 24, "{steps:?}");
+    assert_eq!(steps.len(), 25, "{steps:?}");
     assert_eq!(steps.last(), Some(&"stopped"));
 }
 
