@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/containers/azcontainerregistry"
@@ -106,10 +109,27 @@ func blobs(w *world) {
 	must(client.DeleteContainer(w.ctx, "box", nil))
 }
 
+// purge deletes a vault for good.
+func purge(w *world, id, name string) {
+	resources := must(armresources.NewClient(w.subscription, w.credential, w.options))
+	gone, err := resources.BeginDeleteByID(w.ctx, id, "2023-07-01", nil)
+	done(w, gone, err)
+	client := must(arm.NewClient("zaffre-probe", "v0.0.1", w.credential, w.options))
+	path := fmt.Sprintf("/subscriptions/%s/providers/Microsoft.KeyVault/locations/%s/deletedVaults/%s/purge", w.subscription, place, name)
+	request := must(runtime.NewRequest(w.ctx, http.MethodPost, runtime.JoinPaths(client.Endpoint(), path)))
+	request.Raw().URL.RawQuery = "api-version=2023-07-01"
+	answer := must(client.Pipeline().Do(request))
+	expect(runtime.HasStatusCode(answer, 200, 202), "purge: %s", answer.Status)
+	poller, err := runtime.NewPoller[struct{}](answer, client.Pipeline(), nil)
+	done(w, poller, err)
+}
+
 func vaults(w *world) {
 	name := unique("go-")
 	id := generic(w, "Microsoft.KeyVault/vaults", name, "2023-07-01", armresources.GenericResource{Location: to.Ptr(place), Properties: map[string]any{
 		"tenantId": env("AZURE_TENANT_ID"), "sku": map[string]any{"family": "A", "name": "standard"}, "enableRbacAuthorization": true}})
+	// A deleted vault keeps its name for weeks.
+	defer purge(w, id, name)
 	if !w.reaches() {
 		return
 	}
