@@ -302,3 +302,101 @@ async fn too_few_rights_change_nothing() {
         landing_zone::issuer::create(&enough, &issuer, &keys, Options::default(), &quiet).await.unwrap();
     assert!(made.is_good());
 }
+
+/// Every secret opens its application, of which there is one; the files say the same.
+async fn fits(w: &World, files: &[&ControlPlaneIdentities]) {
+    let dir = tempfile::tempdir().unwrap();
+    let apps = applications(w).await;
+    assert_eq!(
+        apps.len(),
+        COMPONENTS.len(),
+        "{:?}",
+        apps.iter().map(|a| &a.display_name).collect::<Vec<_>>()
+    );
+    for (i, (_, suffix)) in COMPONENTS.iter().enumerate() {
+        let name = format!("aro-{suffix}");
+        let app = apps.iter().find(|a| a.display_name == name).unwrap();
+        assert!(files.iter().all(|f| parts(f)[i].client_id == app.app_id), "{name}");
+        let text = secret(w, &name).await;
+        let v: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(v["client_id"], app.app_id);
+        let subscription = format!("{}?api-version=2022-12-01", w.subscription);
+        // It has a token, and no role.
+        let status = may(&component(w, &text, dir.path()), Method::GET, subscription, None).await;
+        assert!(matches!(status, 403 | 404), "{name}: {status}");
+    }
+}
+
+/// Names in the directory are not unique: two runs make one of each nevertheless, wherever the second one begins.
+#[tokio::test]
+async fn two_at_once() {
+    let mut met = 0;
+    for after in [0, 1, 8, 16, 24, 32, 40, 48, 60, 75, 90] {
+        let w = world().await;
+        let m = managed(&w);
+        let later = async {
+            let mut news = w.sim.world().journal_news();
+            while *news.borrow_and_update() < after {
+                news.changed().await.unwrap();
+            }
+            make(&w, &m).await
+        };
+        let (a, b) = futures::join!(make(&w, &m), later);
+        assert_eq!(a, b, "second after {after} calls");
+        fits(&w, &[&a.0, &b.0]).await;
+        let made = w.calls().iter().filter(|c| c.method == "POST" && c.path == "/v1.0/applications").count();
+        met += made - COMPONENTS.len();
+        // And nothing is left to do.
+        let from = w.calls().len();
+        assert_eq!(make(&w, &m).await, a);
+        assert!(w.calls()[from..].iter().all(|c| c.method == "GET" || c.path.contains("/oauth2/")));
+        let d = w.shared("aro", MadeBy::ManagedIdentities);
+        let (_, _) = futures::join!(w.remove(&d), w.remove(&d));
+        assert_eq!(w.left(), Vec::<String>::new());
+        assert!(applications(&w).await.is_empty());
+    }
+    assert!(met > 8, "they hardly met: {met} duplicates were made");
+}
+
+/// A run that died may leave a second application: the next one takes it away, whichever is older, and so does destroy.
+#[tokio::test]
+async fn duplicates_are_cleaned_up() {
+    let w = world().await;
+    let m = managed(&w);
+    let twin = async || {
+        let ours = applications(&w).await.into_iter().find(|a| a.display_name == "aro-cpo").unwrap();
+        let tags = ours.other["tags"].clone();
+        let app = Application {
+            display_name: "aro-disk".to_owned(),
+            other: [("tags".to_owned(), tags)].into_iter().collect(),
+            ..Application::default()
+        };
+        w.client.graph().create_application(&app).await.unwrap()
+    };
+    let (cp, dp) = make(&w, &m).await;
+    twin().await;
+    let seen = survey(&w.client, &m, &|_, _, _| {}).await.unwrap();
+    assert!(landing_zone::extras::changes(&seen.extras), "the plan says so");
+    assert_eq!(make(&w, &m).await, (cp.clone(), dp.clone()));
+    fits(&w, &[&cp]).await;
+    // The older one is the one that nobody uses: the one in use stays.
+    let old = cp.disk.client_id.clone();
+    let used = twin().await;
+    let vault = w.client.vault("aro-vault").unwrap().secrets();
+    let text = secret(&w, "aro-disk").await.replace(&old, &used.app_id);
+    vault.set("aro-disk", &azure::vault::SetSecret::new(text)).await.unwrap();
+    let (changed, _) = make(&w, &m).await;
+    assert_eq!(changed.disk.client_id, used.app_id);
+    fits(&w, &[&changed]).await;
+    // One of the name without our mark is somebody else's.
+    let theirs = Application { display_name: "aro-disk".to_owned(), ..Application::default() };
+    let theirs = w.client.graph().create_application(&theirs).await.unwrap();
+    twin().await;
+    twin().await;
+    assert_eq!(make(&w, &m).await.0, changed);
+    twin().await;
+    w.remove(&w.shared("aro", MadeBy::ManagedIdentities)).await;
+    let left: Vec<String> = applications(&w).await.into_iter().map(|a| a.id).collect();
+    assert_eq!(left, [theirs.id]);
+    assert_eq!(w.left(), Vec::<String>::new());
+}
