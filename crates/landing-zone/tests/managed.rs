@@ -18,6 +18,7 @@ use landing_zone::run::Options;
 use landing_zone::{Cluster, Error, MadeBy};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub fn managed(w: &World) -> Managed {
     Managed {
@@ -35,11 +36,14 @@ pub fn managed(w: &World) -> Managed {
     }
 }
 
-/// Keys take long to make, and any will do: certificates differ by their serial number.
+/// Keys take long to make: a few, in turns. One key at one time makes one certificate, and then runs at the same time
+/// would have nothing to disagree on.
 fn some_key() -> Result<rcgen::KeyPair, rcgen::Error> {
-    static ONE: LazyLock<String> =
-        LazyLock::new(|| landing_zone::managed::new_key().unwrap().serialize_pem());
-    rcgen::KeyPair::from_pem_and_sign_algo(&ONE, &rcgen::PKCS_RSA_SHA256)
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    static SOME: LazyLock<Vec<String>> =
+        LazyLock::new(|| (0..3).map(|_| landing_zone::managed::new_key().unwrap().serialize_pem()).collect());
+    let pem = &SOME[NEXT.fetch_add(1, Ordering::Relaxed) % SOME.len()];
+    rcgen::KeyPair::from_pem_and_sign_algo(pem, &rcgen::PKCS_RSA_SHA256)
 }
 
 pub fn good(made: &Made) -> bool {
