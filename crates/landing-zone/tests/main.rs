@@ -4,6 +4,7 @@
 
 mod adversarial;
 mod bad_day;
+mod bad_day_shared;
 mod doctor;
 mod golden;
 mod issuer;

@@ -308,7 +308,7 @@ async fn too_few_rights_change_nothing() {
 }
 
 /// Every secret opens its application, of which there is one; the files say the same.
-async fn fits(w: &World, files: &[&ControlPlaneIdentities]) {
+pub async fn fits(w: &World, files: &[&ControlPlaneIdentities]) {
     let dir = tempfile::tempdir().unwrap();
     let apps = applications(w).await;
     assert_eq!(
