@@ -1,7 +1,7 @@
 //! The managed flavour: vault, applications, certificates, identities of nodes; used, renewed, taken away.
 
 use crate::oidc::{publish, token};
-use crate::support::{World, pod, put, quiet, world};
+use crate::support::{ACCESS, CONTRIBUTOR, OWNED_BY, World, options, pod, put, quiet, world};
 use crate::working::{allowed, may};
 use azure::credential::{Confidential, Entra};
 use azure::graph::Application;
@@ -276,8 +276,6 @@ async fn a_name_that_somebody_deleted() {
 /// Rights in Azure and rights in the directory are different things; without either nothing is begun.
 #[tokio::test]
 async fn too_few_rights_change_nothing() {
-    const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
-    const ACCESS: &str = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9";
     let w = world().await;
     let m = managed(&w);
     let before = w.left();
@@ -305,6 +303,34 @@ async fn too_few_rights_change_nothing() {
     let (made, _) =
         landing_zone::issuer::create(&enough, &issuer, &keys, Options::default(), &quiet).await.unwrap();
     assert!(made.is_good());
+}
+
+/// Exactly what is documented is enough: two roles, and one permission of the directory.
+#[tokio::test]
+async fn least_privilege() {
+    let w = world().await;
+    let mut m = managed(&w);
+    let least = w.principal_with("least", &[CONTRIBUTOR, ACCESS], &[OWNED_BY], options());
+    let run = async |m: &Managed| {
+        let made = create(&least, m, Options::default(), &quiet).await.unwrap();
+        assert!(good(&made), "{:?}", made.failed);
+        made.files.unwrap()
+    };
+    // What others made it can neither see as its own nor delete.
+    let theirs = Application { display_name: "theirs".to_owned(), ..Application::default() };
+    let theirs = w.client.graph().create_application(&theirs).await.unwrap();
+    assert_eq!(least.graph().delete_application(&theirs.id).await.unwrap_err().status(), Some(403));
+    let (cp, dp) = run(&m).await;
+    let all = w.client.vault("aro-vault").unwrap().secrets().list_all().await;
+    assert_eq!(all.unwrap_err().status(), Some(403), "only who made it may read the secrets");
+    assert_eq!(applications(&w).await.len(), COMPONENTS.len());
+    (m.renew, m.validity) = (Some(90), 180);
+    assert_eq!(run(&m).await, (cp, dp), "renewed");
+    let d = w.shared("aro", MadeBy::ManagedIdentities);
+    let gone = landing_zone::destroy::destroy(&least, &d, Options::default(), &quiet).await.unwrap();
+    assert!(gone.outcome.is_good() && gone.failed.is_empty(), "{gone:?}");
+    assert_eq!(w.left(), Vec::<String>::new());
+    assert!(applications(&w).await.is_empty());
 }
 
 /// Every secret opens its application, of which there is one; the files say the same.
