@@ -13,3 +13,4 @@ mod managed;
 mod oidc;
 mod support;
 mod working;
+mod young_role;
