@@ -92,6 +92,7 @@ pub fn add_app(state: &mut State, client: &str, object: &str, name: &str, secret
         kind: PrincipalKind::Application,
         created: now,
         owner: None,
+        graph_roles: Vec::new(),
     });
 }
 

@@ -185,6 +185,48 @@ async fn lists_are_paged_and_counted_and_only_owners_write() {
     );
 }
 
+/// An administrator's consent: it is in tokens for Graph and in no other, and it is enough for what one makes oneself.
+#[tokio::test]
+async fn permissions_of_graph_are_granted() {
+    const OWNED: &str = "Application.ReadWrite.OwnedBy";
+    let g = Graph::new().await;
+    let world = &g.lab.world;
+    let (client, object) = world.add_app("maker", "secret", Vec::new());
+    let claims = |token: &str| {
+        let part = token.split('.').nth(1).unwrap().to_owned();
+        let bytes = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, part).unwrap();
+        serde_json::from_slice::<Value>(&bytes).unwrap()
+    };
+    assert_eq!(claims(&g.token)["roles"], json!(["Application.ReadWrite.All"]));
+    let scope = "https://graph.microsoft.com/.default";
+    assert_eq!(claims(&token_for(&g.lab, &client, "secret", scope).await)["roles"], Value::Null);
+    assert!(!world.grant(&object, "Everything.ReadWrite.All"), "there is no such permission");
+    assert!(!world.grant("nobody", OWNED));
+    assert!(world.grant(&object, OWNED) && world.grant(&object, OWNED), "twice is once");
+    let token = token_for(&g.lab, &client, "secret", scope).await;
+    assert_eq!(claims(&token)["roles"], json!([OWNED]));
+    let other = token_for(&g.lab, &client, "secret", "https://management.azure.com/.default").await;
+    assert_eq!(claims(&other)["roles"], Value::Null);
+    let granted =
+        g.ask("GET", &format!("/servicePrincipals/{object}/appRoleAssignments"), None).body.unwrap();
+    assert_eq!(granted["value"][0]["appRoleId"], "18a4783c-866b-4cc7-a460-3d5e5662c884");
+    assert_eq!(granted["value"].as_array().unwrap().len(), 1);
+
+    let theirs = g.ask("POST", "/applications", Some(&json!({"displayName": "theirs"}))).body.unwrap();
+    let own = g.ask_as(&token, "POST", "/applications", Some(&json!({"displayName": "own"})));
+    assert_eq!(own.status, 201);
+    let own = own.body.unwrap();
+    for (app, status) in [(&theirs, 403), (&own, 201)] {
+        let body = json!({"appId": app["appId"]});
+        assert_eq!(g.ask_as(&token, "POST", "/servicePrincipals", Some(&body)).status, status);
+    }
+    for (app, status) in [(&theirs, 403), (&own, 204)] {
+        let at = format!("/applications/{}", app["id"].as_str().unwrap());
+        assert_eq!(g.ask_as(&token, "PATCH", &at, Some(&json!({"tags": ["x"]}))).status, status);
+        assert_eq!(g.ask_as(&token, "DELETE", &at, None).status, status);
+    }
+}
+
 #[tokio::test]
 async fn sign_ins_and_directory_calls_are_in_the_journal() {
     let lab = lab(Profile::Instant).await;

@@ -95,7 +95,8 @@ pub enum Error {
     #[error("a rotation was begun and not ended: run the command with --rotate first")]
     RotationUnfinished,
     #[error(
-        "the account may not make applications in the directory; nothing was changed: give it Application.ReadWrite.OwnedBy of Microsoft Graph (az ad app permission add --api 00000003-0000-0000-c000-000000000000 --api-permissions 18a4783c-866b-4cc7-a460-3d5e5662c884=Role --id CLIENT_ID, then az ad app permission admin-consent --id CLIENT_ID)"
+        "the account may not make applications in the directory; nothing was changed: give it Application.ReadWrite.OwnedBy of Microsoft Graph ({})",
+        consent("CLIENT_ID")
     )]
     Directory(#[source] Box<azure::Error>),
     #[error("cannot {what}")]
@@ -104,6 +105,13 @@ pub enum Error {
     Certificate(String, #[source] crate::managed::CertificateError),
     #[error("resource group {0} is still being deleted after {1} s: run the command again later")]
     Deleting(ResourceId, u64),
+}
+
+/// How an application is given Application.ReadWrite.OwnedBy of Microsoft Graph.
+pub(crate) fn consent(client_id: &str) -> String {
+    format!(
+        "az ad app permission add --api 00000003-0000-0000-c000-000000000000 --api-permissions 18a4783c-866b-4cc7-a460-3d5e5662c884=Role --id {client_id}, then az ad app permission admin-consent --id {client_id}"
+    )
 }
 
 fn list(ids: &[ResourceId]) -> String {

@@ -1,6 +1,6 @@
 //! The doctor sees what stands in the way, and says how to mend it.
 
-use crate::support::{DNS_GROUP, DOMAIN, World, put, world};
+use crate::support::{ACCESS, CONTRIBUTOR, DNS_GROUP, DOMAIN, OWNED_BY, World, options, put, world};
 use arm::ResourceId;
 use azure::ArmType;
 use azure::ops::{DnsNs, DnsZones, FederatedCredentials, ResourceGroups, UserAssignedIdentities};
@@ -44,7 +44,6 @@ async fn the_doctor_is_content_with_an_owner() {
 
 #[tokio::test]
 async fn the_doctor_names_what_is_missing_and_how_to_mend_it() {
-    const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
     let w = world().await;
     let weak = w.principal("weak", &[CONTRIBUTOR]);
     let found = examine(&weak, &ask(&w, For::Infra)).await;
@@ -65,6 +64,30 @@ async fn the_doctor_names_what_is_missing_and_how_to_mend_it() {
     let checks: Vec<&str> = blockers(&found).iter().map(|f| f.check).collect();
     assert_eq!(checks, ["region", "dns", "names"], "{found:#?}");
     assert!(blockers(&found).iter().all(|f| f.fix.is_some()));
+}
+
+/// Rights in the directory are no roles: without them everything else is good, and that is named.
+#[tokio::test]
+async fn the_doctor_names_a_missing_permission_of_the_directory() {
+    let w = world().await;
+    let x = ask(&w, For::Managed);
+    let without = w.principal("without", &[CONTRIBUTOR, ACCESS]);
+    let found = examine(&without, &x).await;
+    let bad = blockers(&found);
+    assert_eq!(bad.iter().map(|f| f.check).collect::<Vec<_>>(), ["directory"], "{found:#?}");
+    assert!(bad[0].found.contains("Application.ReadWrite.OwnedBy"), "{bad:?}");
+    let fix = bad[0].fix.as_ref().unwrap();
+    assert!(
+        fix.contains("18a4783c-866b-4cc7-a460-3d5e5662c884=Role") && fix.contains("admin-consent"),
+        "{fix}"
+    );
+    assert!(!fix.contains("CLIENT_ID"), "it says whose: {fix}");
+    // Nothing else needs it.
+    assert!(blockers(&examine(&without, &ask(&w, For::Infra)).await).is_empty());
+    let with = w.principal_with("with", &[CONTRIBUTOR, ACCESS], &[OWNED_BY], options());
+    let found = examine(&with, &x).await;
+    assert!(blockers(&found).is_empty(), "{found:#?}");
+    assert_eq!(only(&found, "directory").level, Level::Good);
 }
 
 /// The one finding of a check.

@@ -4,6 +4,7 @@
 
 mod adversarial;
 mod bad_day;
+mod bad_day_shared;
 mod doctor;
 mod golden;
 mod issuer;
@@ -12,3 +13,4 @@ mod managed;
 mod oidc;
 mod support;
 mod working;
+mod young_role;

@@ -1,7 +1,7 @@
 //! The managed flavour: vault, applications, certificates, identities of nodes; used, renewed, taken away.
 
 use crate::oidc::{publish, token};
-use crate::support::{World, pod, put, quiet, world};
+use crate::support::{ACCESS, CONTRIBUTOR, OWNED_BY, World, options, pod, put, quiet, world};
 use crate::working::{allowed, may};
 use azure::credential::{Confidential, Entra};
 use azure::graph::Application;
@@ -18,6 +18,7 @@ use landing_zone::run::Options;
 use landing_zone::{Cluster, Error, MadeBy};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub fn managed(w: &World) -> Managed {
     Managed {
@@ -35,11 +36,14 @@ pub fn managed(w: &World) -> Managed {
     }
 }
 
-/// Keys take long to make, and any will do: certificates differ by their serial number.
+/// Keys take long to make: a few, in turns. One key at one time makes one certificate, and then runs at the same time
+/// would have nothing to disagree on.
 fn some_key() -> Result<rcgen::KeyPair, rcgen::Error> {
-    static ONE: LazyLock<String> =
-        LazyLock::new(|| landing_zone::managed::new_key().unwrap().serialize_pem());
-    rcgen::KeyPair::from_pem_and_sign_algo(&ONE, &rcgen::PKCS_RSA_SHA256)
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    static SOME: LazyLock<Vec<String>> =
+        LazyLock::new(|| (0..3).map(|_| landing_zone::managed::new_key().unwrap().serialize_pem()).collect());
+    let pem = &SOME[NEXT.fetch_add(1, Ordering::Relaxed) % SOME.len()];
+    rcgen::KeyPair::from_pem_and_sign_algo(pem, &rcgen::PKCS_RSA_SHA256)
 }
 
 pub fn good(made: &Made) -> bool {
@@ -272,8 +276,6 @@ async fn a_name_that_somebody_deleted() {
 /// Rights in Azure and rights in the directory are different things; without either nothing is begun.
 #[tokio::test]
 async fn too_few_rights_change_nothing() {
-    const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
-    const ACCESS: &str = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9";
     let w = world().await;
     let m = managed(&w);
     let before = w.left();
@@ -301,4 +303,163 @@ async fn too_few_rights_change_nothing() {
     let (made, _) =
         landing_zone::issuer::create(&enough, &issuer, &keys, Options::default(), &quiet).await.unwrap();
     assert!(made.is_good());
+}
+
+/// Exactly what is documented is enough: two roles, and one permission of the directory.
+#[tokio::test]
+async fn least_privilege() {
+    let w = world().await;
+    let mut m = managed(&w);
+    let least = w.principal_with("least", &[CONTRIBUTOR, ACCESS], &[OWNED_BY], options());
+    let run = async |m: &Managed| {
+        let made = create(&least, m, Options::default(), &quiet).await.unwrap();
+        assert!(good(&made), "{:?}", made.failed);
+        made.files.unwrap()
+    };
+    // What others made it can neither see as its own nor delete.
+    let theirs = Application { display_name: "theirs".to_owned(), ..Application::default() };
+    let theirs = w.client.graph().create_application(&theirs).await.unwrap();
+    assert_eq!(least.graph().delete_application(&theirs.id).await.unwrap_err().status(), Some(403));
+    let (cp, dp) = run(&m).await;
+    let all = w.client.vault("aro-vault").unwrap().secrets().list_all().await;
+    assert_eq!(all.unwrap_err().status(), Some(403), "only who made it may read the secrets");
+    assert_eq!(applications(&w).await.len(), COMPONENTS.len());
+    (m.renew, m.validity) = (Some(90), 180);
+    assert_eq!(run(&m).await, (cp, dp), "renewed");
+    let d = w.shared("aro", MadeBy::ManagedIdentities);
+    let gone = landing_zone::destroy::destroy(&least, &d, Options::default(), &quiet).await.unwrap();
+    assert!(gone.outcome.is_good() && gone.failed.is_empty(), "{gone:?}");
+    assert_eq!(w.left(), Vec::<String>::new());
+    assert!(applications(&w).await.is_empty());
+}
+
+/// Every secret opens its application, of which there is one; the files say the same.
+pub async fn fits(w: &World, files: &[&ControlPlaneIdentities]) {
+    let dir = tempfile::tempdir().unwrap();
+    let apps = applications(w).await;
+    assert_eq!(
+        apps.len(),
+        COMPONENTS.len(),
+        "{:?}",
+        apps.iter().map(|a| &a.display_name).collect::<Vec<_>>()
+    );
+    for (i, (_, suffix)) in COMPONENTS.iter().enumerate() {
+        let name = format!("aro-{suffix}");
+        let app = apps.iter().find(|a| a.display_name == name).unwrap();
+        assert!(files.iter().all(|f| parts(f)[i].client_id == app.app_id), "{name}");
+        let text = secret(w, &name).await;
+        let v: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(v["client_id"], app.app_id);
+        let subscription = format!("{}?api-version=2022-12-01", w.subscription);
+        // It has a token, and no role.
+        let status = may(&component(w, &text, dir.path()), Method::GET, subscription, None).await;
+        assert!(matches!(status, 403 | 404), "{name}: {status}");
+    }
+}
+
+/// A second run begins when the first one has made so many calls.
+async fn two(w: &World, m: &Managed, after: u64) -> [(ControlPlaneIdentities, DataPlaneIdentities); 2] {
+    let later = async {
+        let mut news = w.sim.world().journal_news();
+        while *news.borrow_and_update() < after {
+            news.changed().await.unwrap();
+        }
+        make(w, m).await
+    };
+    let (a, b) = futures::join!(make(w, m), later);
+    [a, b]
+}
+
+/// Nothing is left to do; and then all of it goes, twice at once.
+async fn settled_and_gone(w: &World, m: &Managed, want: &(ControlPlaneIdentities, DataPlaneIdentities)) {
+    let from = w.calls().len();
+    assert_eq!(make(w, m).await, *want);
+    assert!(w.calls()[from..].iter().all(|c| c.method == "GET" || c.path.contains("/oauth2/")));
+    let d = w.shared("aro", MadeBy::ManagedIdentities);
+    let (_, _) = futures::join!(w.remove(&d), w.remove(&d));
+    assert_eq!(w.left(), Vec::<String>::new());
+    assert!(applications(w).await.is_empty());
+}
+
+fn posts(w: &World) -> usize {
+    w.calls().iter().filter(|c| c.method == "POST" && c.path == "/v1.0/applications").count()
+}
+
+/// Names in the directory are not unique: two runs make one of each nevertheless, wherever the second one begins.
+#[tokio::test]
+async fn two_at_once() {
+    let mut met = 0;
+    for after in [0, 1, 8, 16, 24, 32, 40, 60, 90] {
+        let w = world().await;
+        let m = managed(&w);
+        let [a, b] = two(&w, &m, after).await;
+        assert_eq!(a, b, "second after {after} calls");
+        fits(&w, &[&a.0, &b.0]).await;
+        met += posts(&w) - COMPONENTS.len();
+        settled_and_gone(&w, &m, &a).await;
+    }
+    assert!(met > 8, "they hardly met: {met} duplicates were made");
+}
+
+/// One of the two is slow just where the other can pass it: what is stored is registered nevertheless.
+#[tokio::test]
+async fn two_at_once_that_pass_each_other() {
+    for (host, method, id) in
+        [("vault", "PUT", "/secrets/*"), ("graph", "PATCH", "/v1.0/applications/*"), ("graph", "POST", "*")]
+    {
+        let w = world().await;
+        let m = managed(&w);
+        let rule = json!({"name": "slow", "match": {"host": host, "method": method, "id": id, "nth": 1, "each": "id"},
+            "then": {"delay": 700}});
+        w.sim.world().add_faults(azure_sim::read_faults(rule.to_string().as_bytes()).unwrap()).unwrap();
+        let [a, b] = two(&w, &m, 0).await;
+        assert!(w.sim.world().faults()[0]["fired"].as_u64().unwrap() > 0, "{method} {id}");
+        w.sim.world().clear_faults();
+        assert_eq!(a, b, "{method} {id}");
+        fits(&w, &[&a.0, &b.0]).await;
+        settled_and_gone(&w, &m, &a).await;
+    }
+}
+
+/// A run that died may leave a second application: the next one takes it away, whichever is older, and so does destroy.
+#[tokio::test]
+async fn duplicates_are_cleaned_up() {
+    let w = world().await;
+    let m = managed(&w);
+    let twin = async || {
+        let ours = applications(&w).await.into_iter().find(|a| a.display_name == "aro-cpo").unwrap();
+        let tags = ours.other["tags"].clone();
+        let app = Application {
+            display_name: "aro-disk".to_owned(),
+            other: [("tags".to_owned(), tags)].into_iter().collect(),
+            ..Application::default()
+        };
+        w.client.graph().create_application(&app).await.unwrap()
+    };
+    let (cp, dp) = make(&w, &m).await;
+    twin().await;
+    let seen = survey(&w.client, &m, &|_, _, _| {}).await.unwrap();
+    assert!(landing_zone::extras::changes(&seen.extras), "the plan says so");
+    assert_eq!(make(&w, &m).await, (cp.clone(), dp.clone()));
+    fits(&w, &[&cp]).await;
+    // The older one is the one that nobody uses: the one in use stays.
+    let old = cp.disk.client_id.clone();
+    let used = twin().await;
+    let vault = w.client.vault("aro-vault").unwrap().secrets();
+    let text = secret(&w, "aro-disk").await.replace(&old, &used.app_id);
+    vault.set("aro-disk", &azure::vault::SetSecret::new(text)).await.unwrap();
+    let (changed, _) = make(&w, &m).await;
+    assert_eq!(changed.disk.client_id, used.app_id);
+    fits(&w, &[&changed]).await;
+    // One of the name without our mark is somebody else's.
+    let theirs = Application { display_name: "aro-disk".to_owned(), ..Application::default() };
+    let theirs = w.client.graph().create_application(&theirs).await.unwrap();
+    twin().await;
+    twin().await;
+    assert_eq!(make(&w, &m).await.0, changed);
+    twin().await;
+    w.remove(&w.shared("aro", MadeBy::ManagedIdentities)).await;
+    let left: Vec<String> = applications(&w).await.into_iter().map(|a| a.id).collect();
+    assert_eq!(left, [theirs.id]);
+    assert_eq!(w.left(), Vec::<String>::new());
 }

@@ -28,9 +28,12 @@ pub struct World {
 
 pub const ISSUER: &str = "https://issuer.example.test/demo";
 pub const DOMAIN: &str = "example.zaffre.test";
+pub const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
+pub const ACCESS: &str = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9";
+pub const OWNED_BY: &str = "Application.ReadWrite.OwnedBy";
 pub const DNS_GROUP: &str = "zaffre-dns";
 
-fn options() -> ClientOptions {
+pub fn options() -> ClientOptions {
     // Nothing is gained by waiting in real time for operations that last milliseconds.
     ClientOptions { poll_default: Duration::from_millis(10), ..ClientOptions::default() }
 }
@@ -89,15 +92,30 @@ impl World {
 
     /// A client for another principal, with these roles at the subscription.
     pub fn principal(&self, name: &str, roles: &[&str]) -> Client {
+        self.principal_with(name, roles, &[], options())
+    }
+
+    /// The same, with permissions of Graph; and with options.
+    pub fn principal_with(
+        &self,
+        name: &str,
+        roles: &[&str],
+        graph: &[&str],
+        options: ClientOptions,
+    ) -> Client {
         let (client, object) = self.sim.world().add_app(name, "a secret of some length", Vec::new());
         for role in roles {
             self.sim.world().assign(&object, role, self.subscription.as_str());
         }
+        for permission in graph {
+            assert!(self.sim.world().grant(&object, permission), "{permission}");
+        }
         let (http, cloud, timing) = self.parts();
-        let entra = Entra { http, login: cloud.login, timing: timing.clone() };
+        let entra = Entra { http: http.clone(), login: cloud.login.clone(), timing: timing.clone() };
         let tenant = self.sim.creds().tenant_id;
         let proof = Proof::Secret(Secret::new("a secret of some length"));
-        self.client_of(Credential::new(Confidential::new(entra, &tenant, &client, proof), timing))
+        let credential = Credential::new(Confidential::new(entra, &tenant, &client, proof), timing);
+        Client::new(cloud, http, credential, options)
     }
 
     pub fn iam(&self, cluster: &str) -> Iam {

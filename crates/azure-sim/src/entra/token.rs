@@ -3,6 +3,7 @@
 use crate::entra::error::Refusal;
 use crate::entra::keys::peek;
 use crate::entra::{Keys, assertion, fetch::Issuers};
+use crate::graph;
 use crate::state::{App, Principal, PrincipalKind, State};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -149,6 +150,11 @@ pub fn issue(
     if let Some(id) = identity {
         claims["xms_mirid"] = json!(&*id);
         claims["xms_az_rid"] = json!(at.unwrap_or(&id));
+    }
+    let for_graph = [graph::AUDIENCE, graph::AUDIENCE_ID].contains(&audience.trim_end_matches('/'));
+    let roles = if for_graph { graph::roles_of(state, p) } else { Vec::new() };
+    if !roles.is_empty() {
+        claims["roles"] = json!(roles);
     }
     keys.mark(&mut claims);
     let token = keys.sign(&claims).unwrap_or_default();

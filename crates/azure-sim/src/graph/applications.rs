@@ -40,7 +40,7 @@ pub fn all(cx: &mut Cx<'_>, only_count: bool) -> Result<Reply, Reply> {
 }
 
 fn create(cx: &mut Cx<'_>) -> Result<Reply, Reply> {
-    cx.may_write(None)?;
+    cx.may_create()?;
     let body = cx.body()?;
     let name = body.get("displayName").and_then(Value::as_str).filter(|n| !n.is_empty() && n.len() <= 256);
     let Some(name) = name.map(str::to_owned) else {

@@ -2,7 +2,8 @@
 //! them.
 //!
 //! Objects are shown as JSON and filters judge what is shown, so a filter can name any field. The seeded owner may
-//! write everything; anybody else only what it owns. Users and groups do not exist: their lists are empty.
+//! write everything, as whoever was granted `Application.ReadWrite.All`; with `Application.ReadWrite.OwnedBy` one may
+//! make applications; anybody else may change only what it owns. Users and groups do not exist: their lists are empty.
 
 mod applications;
 mod filter;
@@ -11,7 +12,7 @@ mod show;
 
 use crate::entra::Caller;
 use crate::seed;
-use crate::state::State;
+use crate::state::{Principal, State};
 use crate::trouble::Hidden;
 use crate::wire::{Call, Reply};
 use clock::Random;
@@ -21,6 +22,23 @@ use serde_json::{Map, Value, json};
 
 pub const AUDIENCE: &str = "https://graph.microsoft.com";
 pub const AUDIENCE_ID: &str = "00000003-0000-0000-c000-000000000000";
+
+pub const WRITE_ALL: &str = "Application.ReadWrite.All";
+pub const WRITE_OWNED: &str = "Application.ReadWrite.OwnedBy";
+
+/// The permissions that can be granted, by name, with the ids that they have in every tenant.
+pub const ROLES: [(&str, &str); 2] = [
+    (WRITE_ALL, "1bfefb4e-e0b5-418b-a88f-73c46d2cc8e9"),
+    (WRITE_OWNED, "18a4783c-866b-4cc7-a460-3d5e5662c884"),
+];
+
+/// What a principal may do in the directory; its tokens for Graph say the same.
+pub fn roles_of(state: &State, p: &Principal) -> Vec<String> {
+    match p.object_id == seed::login(state.seed).object {
+        true => vec![WRITE_ALL.to_owned()],
+        false => p.graph_roles.clone(),
+    }
+}
 
 /// What a request is worked on with.
 pub struct Cx<'a> {
@@ -54,9 +72,18 @@ fn denied() -> Reply {
 impl Cx<'_> {
     /// Whether the caller may change what `owner` owns.
     pub fn may_write(&self, owner: Option<&str>) -> Result<(), Reply> {
-        let me = &self.caller.object_id;
-        let all = *me == seed::login(self.state.seed).object;
-        if all || owner == Some(me.as_str()) { Ok(()) } else { Err(denied()) }
+        let all = self.has(WRITE_ALL);
+        if all || owner == Some(self.caller.object_id.as_str()) { Ok(()) } else { Err(denied()) }
+    }
+
+    /// Whether the caller may make applications, which it then owns.
+    pub fn may_create(&self) -> Result<(), Reply> {
+        if self.has(WRITE_ALL) || self.has(WRITE_OWNED) { Ok(()) } else { Err(denied()) }
+    }
+
+    fn has(&self, role: &str) -> bool {
+        let me = self.state.directory.principal(&self.caller.object_id);
+        me.is_some_and(|p| roles_of(self.state, p).iter().any(|r| r == role))
     }
 
     pub fn body(&self) -> Result<Map<String, Value>, Reply> {

@@ -1,6 +1,6 @@
 //! Service principals, and what the caller is and owns.
 
-use crate::graph::{Cx, bad, error, list, missing, select, show};
+use crate::graph::{Cx, bad, error, list, missing, roles_of, select, show};
 use crate::state::{Principal, PrincipalKind};
 use crate::wire::Reply;
 use http::StatusCode;
@@ -58,6 +58,7 @@ fn create(cx: &mut Cx<'_>) -> Result<Reply, Reply> {
         kind: PrincipalKind::Application,
         created: cx.now,
         owner: Some(cx.caller.object_id.clone()),
+        graph_roles: Vec::new(),
     };
     let object = principal.object_id.clone();
     cx.state.directory.add(principal);
@@ -92,9 +93,12 @@ pub fn one(cx: &mut Cx<'_>, id: &str, rest: &[&str]) -> Result<Reply, Reply> {
             let owners = principal.owner.iter().filter_map(|o| show::object(cx.state, o)).collect();
             list(cx, "directoryObjects", owners, false)
         }
-        ("GET", Some("memberof" | "transitivememberof" | "approleassignments")) => {
-            list(cx, "directoryObjects", Vec::new(), false)
+        ("GET", Some("approleassignments")) => {
+            let all = roles_of(cx.state, &principal);
+            let shown = all.iter().map(|r| show::role_assignment(cx.state, &principal, r)).collect();
+            list(cx, "appRoleAssignments", shown, false)
         }
+        ("GET", Some("memberof" | "transitivememberof")) => list(cx, "directoryObjects", Vec::new(), false),
         ("PATCH", None) => {
             cx.may_write(principal.owner.as_deref())?;
             let body = cx.body()?;

@@ -82,6 +82,18 @@ pub fn principal(state: &State, p: &Principal) -> Value {
     })
 }
 
+/// A permission of Graph that a principal was granted.
+pub fn role_assignment(state: &State, p: &Principal, role: &str) -> Value {
+    let of =
+        |what: &str| crate::state::guid(crate::state::hash(state.seed, &["graph", what, &p.object_id, role]));
+    let id = super::ROLES.iter().find(|(name, _)| *name == role).map(|(_, id)| *id);
+    json!({
+        "id": of("assignment"), "appRoleId": id, "principalId": p.object_id, "principalDisplayName": p.name,
+        "principalType": "ServicePrincipal", "resourceDisplayName": "Microsoft Graph",
+        "resourceId": crate::state::guid(crate::state::hash(state.seed, &["graph", "resource"])),
+    })
+}
+
 /// Anything with that id, with its type.
 pub fn object(state: &State, id: &str) -> Option<Value> {
     if let Some(p) = state.directory.principal(id) {

@@ -107,6 +107,9 @@ pub struct Principal {
     pub kind: PrincipalKind,
     pub created: Timestamp,
     pub owner: Option<String>,
+    /// Application permissions of Microsoft Graph that an administrator consented to, by name.
+    #[serde(default)]
+    pub graph_roles: Vec<String>,
 }
 
 /// Both by client id (lower case); principals also by object id.

@@ -166,7 +166,15 @@ impl State {
         });
         let kind = PrincipalKind::Identity(id.key().clone(), id.as_str().into());
         let name = id.name().to_owned();
-        self.directory.add(Principal { object_id, client_id, name, kind, created: now, owner: None });
+        self.directory.add(Principal {
+            object_id,
+            client_id,
+            name,
+            kind,
+            created: now,
+            owner: None,
+            graph_roles: Vec::new(),
+        });
     }
 
     /// Replaces a record whose references did not change.

@@ -333,6 +333,25 @@ impl World {
         (client, object)
     }
 
+    /// Grants an application a permission of Microsoft Graph by its name, as an administrator consents to it; says
+    /// whether there are such a principal and such a permission.
+    pub fn grant(&self, principal: &str, role: &str) -> bool {
+        if !crate::graph::ROLES.iter().any(|(name, _)| *name == role) {
+            return false;
+        }
+        let mut known = false;
+        self.change_or_warn(|state| {
+            let Some(p) = state.directory.principal(principal).cloned() else { return };
+            let mut p = (*p).clone();
+            if !p.graph_roles.iter().any(|r| r == role) {
+                p.graph_roles.push(role.to_owned());
+            }
+            state.directory.add(p);
+            known = true;
+        });
+        known
+    }
+
     /// Gives a principal a role, by the role's GUID.
     pub fn assign(&self, principal: &str, role: &str, scope: &str) {
         let name = guid(hash(self.setup.seed, &["assign", principal, role, scope]));

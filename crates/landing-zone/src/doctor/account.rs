@@ -8,6 +8,7 @@ use azure::credential::TokenRequest;
 use azure::ops::ResourceGroups;
 use azure::{ArmType, Client};
 use futures::TryStreamExt;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What each purpose writes, by provider.
@@ -118,6 +119,42 @@ pub(super) async fn permissions(client: &Client, x: &Examination, who: Option<&s
         );
         r.blocker("permissions", format!("not allowed at {scope}: {}", lacks.join(", ")), fix);
     }
+}
+
+/// Permissions of Graph, and roles of the directory by their template, that let an account make applications.
+const MAKES: [&str; 2] = ["Application.ReadWrite.OwnedBy", "Application.ReadWrite.All"];
+const ADMINISTERS: [&str; 4] = [
+    // Global Administrator, Application Administrator, Cloud Application Administrator, Application Developer.
+    "62e90394-69f5-4237-9190-012177145e10",
+    "9b895d92-2cd3-44c7-9d02-a6ac2d5ea5c3",
+    "158c047a-c907-4556-b7ef-446551a6b5f7",
+    "cf1c38e5-3621-4004-a7cb-879624dced7c",
+];
+
+fn has(claim: &Value, any: &[&str]) -> bool {
+    claim.as_array().into_iter().flatten().filter_map(Value::as_str).any(|c| any.contains(&c))
+}
+
+/// Whether applications can be made. Graph cannot be asked; what it is going to look at is in the token for it.
+pub(super) async fn directory(client: &Client, r: &mut Report) {
+    let scope = format!("{}/.default", client.cloud().graph_audience);
+    let token = match client.credential().token(&TokenRequest::new(scope)).await {
+        Ok(token) => token,
+        Err(e) => return r.unknown("directory", &e),
+    };
+    let c = claims(token.secret.expose());
+    if has(&c["roles"], &MAKES) || has(&c["wids"], &ADMINISTERS) {
+        return r.good("directory", "the account may make applications");
+    }
+    let app = c["appid"].as_str().or_else(|| c["azp"].as_str()).unwrap_or("CLIENT_ID");
+    let fix = crate::error::consent(app);
+    // What people may do is up to the tenant's settings, which the token does not tell.
+    if c["scp"].is_string() {
+        let found = "whether people may register applications is a setting of the tenant";
+        return r.warning("directory", found, "az rest --url https://graph.microsoft.com/v1.0/policies/authorizationPolicy shows allowedToCreateApps");
+    }
+    let found = format!("the account may not make applications: it lacks {} of Microsoft Graph", MAKES[0]);
+    r.blocker("directory", found, fix);
 }
 
 pub(super) async fn registration(client: &Client, x: &Examination, r: &mut Report) {

@@ -105,6 +105,9 @@ pub async fn examine(client: &Client, x: &Examination) -> Vec<Finding> {
         return r.0;
     }
     account::permissions(client, x, me.as_deref(), &mut r).await;
+    if x.purpose == For::Managed {
+        account::directory(client, &mut r).await;
+    }
     account::registration(client, x, &mut r).await;
     account::region(client, x, &mut r).await;
     capacity::examine(client, x, &mut r).await;

@@ -121,11 +121,11 @@ impl Credentials {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Of the certificate in it.
-    pub fn thumbprint(&self) -> Option<String> {
+    /// The certificate in it.
+    pub fn certificate(&self) -> Option<Vec<u8>> {
         let packed = STANDARD.decode(&self.client_secret).ok()?;
         let archive = p12_keystore::Pkcs12Archive::from_pkcs12(&packed, "").ok()?;
-        archive.certs.first().map(|c| thumbprint(c.cert.as_der()))
+        archive.certs.first().map(|c| c.cert.as_der().to_vec())
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         let c = Credentials::new("https://login.test", "client", "tenant", &new);
         for encoding in [Encoding::Utf8, Encoding::Hex, Encoding::Base64] {
             let back = Credentials::read(&c.write(encoding), encoding).unwrap();
-            assert_eq!(back.thumbprint(), Some(thumbprint(&new.der)));
+            assert_eq!(back.certificate().as_ref(), Some(&new.der));
             assert_eq!((back.client_id.as_str(), back.not_after), ("client", new.not_after));
         }
         let text = c.write(Encoding::Utf8).expose().to_owned();

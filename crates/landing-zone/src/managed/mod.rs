@@ -9,6 +9,7 @@
 //! deleted by us are purged, so that their name is free for the next run.
 
 mod certificate;
+mod component;
 mod principals;
 mod run;
 

@@ -1,6 +1,6 @@
 //! Applications of a control plane: what is there, and what has to be done. Judging is pure.
 
-use super::certificate::Credentials;
+use super::certificate::{Credentials, thumbprint};
 use super::{COMPONENTS, Managed};
 use crate::Error;
 use crate::extras::{Act, Extra};
@@ -24,6 +24,8 @@ pub struct Part {
     pub suffix: &'static str,
     pub application: Option<Application>,
     pub principal: Option<ServicePrincipal>,
+    /// Others of the same name with our mark, which nobody needs.
+    pub spare: Vec<Application>,
     pub(super) secret: Option<Held>,
     /// The vault has a secret of the name that cannot be used.
     pub(super) foreign: bool,
@@ -36,18 +38,18 @@ pub(super) struct Held {
     pub tenant: String,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
-    pub thumbprint: String,
+    pub der: Vec<u8>,
 }
 
 /// All components.
 pub type Seen = Vec<Part>;
 
 /// The mark of applications: they have tags, too, but no values.
-pub(super) fn marks_of(mark: &Cluster) -> [String; 2] {
+fn marks_of(mark: &Cluster) -> [String; 2] {
     [format!("{TAG_NAME}:{}", mark.name), format!("{TAG_BY}:{}", MadeBy::ManagedIdentities.as_str())]
 }
 
-pub(super) fn marked(app: &Application, marks: &[String; 2]) -> bool {
+fn marked(app: &Application, marks: &[String; 2]) -> bool {
     let tags: Vec<&str> = app
         .other
         .get("tags")
@@ -59,22 +61,37 @@ pub(super) fn marked(app: &Application, marks: &[String; 2]) -> bool {
     marks.iter().all(|m| tags.contains(&m.as_str()))
 }
 
-/// Applications with our names and our mark, and the names that somebody else has taken.
-pub(super) async fn applications(client: &Client, m: &Managed) -> Result<Vec<Application>, Error> {
-    let filter = format!("startswith(displayName,'{}-')", m.mark.name);
+/// Applications with our names and our mark.
+pub(super) async fn applications(client: &Client, mark: &Cluster) -> Result<Vec<Application>, Error> {
+    let filter = format!("startswith(displayName,'{}-')", mark.name);
     let all: Vec<Application> =
         client.graph().applications(Some(&filter)).try_collect().await.map_err(read("the applications"))?;
-    let marks = marks_of(&m.mark);
+    let marks = marks_of(mark);
     Ok(all.into_iter().filter(|a| marked(a, &marks)).collect())
+}
+
+/// Names of applications are not unique: runs at the same time, or a killed one, may leave several. All runs agree which
+/// counts: the one `used` if there is one, then the oldest, then the one with the smallest id.
+pub(super) fn elect(
+    mut named: Vec<Application>,
+    used: Option<&str>,
+) -> (Option<Application>, Vec<Application>) {
+    let made = |a: &Application| {
+        let text = a.other.get("createdDateTime").and_then(Value::as_str);
+        text.and_then(|t| t.parse().ok()).unwrap_or(Timestamp::MAX)
+    };
+    named.sort_by_key(|a| (Some(a.app_id.as_str()) != used, made(a), a.id.clone()));
+    let mut all = named.into_iter();
+    (all.next(), all.collect())
 }
 
 /// Looks at all of them. `secrets`: the vault is there and may be read.
 pub(super) async fn look(client: &Client, m: &Managed, secrets: bool, tell: Tell<'_>) -> Result<Seen, Error> {
-    let applications = applications(client, m).await?;
+    let applications = applications(client, &m.mark).await?;
     let vault = m.vault_id()?;
     let one = |suffix: &'static str| {
         let name = m.part(suffix);
-        let mut named: Vec<Application> =
+        let named: Vec<Application> =
             applications.iter().filter(|a| a.display_name == name).cloned().collect();
         let vault = &vault;
         async move {
@@ -82,10 +99,9 @@ pub(super) async fn look(client: &Client, m: &Managed, secrets: bool, tell: Tell
             if secrets {
                 (part.secret, part.foreign) = held(client, m, &name, vault, tell).await?;
             }
-            // A run that was killed may have made one that no list showed to the next: the one in use counts.
-            let used = part.secret.as_ref().map(|h| h.client_id.clone());
-            named.sort_by_key(|a| (Some(&a.app_id) != used.as_ref(), a.app_id.clone()));
-            part.application = named.into_iter().next();
+            // Clusters gave their roles to the one whose certificate is in the vault.
+            let used = part.secret.as_ref().map(|h| h.client_id.as_str());
+            (part.application, part.spare) = elect(named, used);
             if let Some(app) = &part.application {
                 let found = client.graph().service_principal_of(&app.app_id).await;
                 part.principal = found.map_err(read(format!("the service principal of {name}")))?;
@@ -97,7 +113,7 @@ pub(super) async fn look(client: &Client, m: &Managed, secrets: bool, tell: Tell
     stream::iter(all).buffered(PARALLEL).try_collect().await
 }
 
-async fn held(
+pub(super) async fn held(
     client: &Client,
     m: &Managed,
     name: &str,
@@ -111,7 +127,7 @@ async fn held(
     let Some(found) = found else { return Ok((None, false)) };
     let held = found.value.as_ref().and_then(|v| Credentials::read(v, m.encoding)).and_then(|c| {
         Some(Held {
-            thumbprint: c.thumbprint()?,
+            der: c.certificate()?,
             client_id: c.client_id,
             tenant: c.tenant_id,
             not_before: c.not_before,
@@ -127,8 +143,8 @@ pub(super) fn registered(app: &Application) -> Vec<Value> {
     app.other.get("keyCredentials").and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-pub(super) fn is(credential: &Value, thumbprint: &str) -> bool {
-    credential["customKeyIdentifier"].as_str() == Some(thumbprint)
+pub(super) fn is(credential: &Value, der: &[u8]) -> bool {
+    credential["customKeyIdentifier"].as_str() == Some(thumbprint(der).as_str())
 }
 
 /// Whether a part needs a new certificate, and why.
@@ -141,7 +157,7 @@ pub(super) fn due(m: &Managed, part: &Part, tenant: &str, now: Timestamp) -> Opt
     if app.is_none_or(|a| a.app_id != held.client_id) || held.tenant != tenant {
         return Some("the stored one is of another application".to_owned());
     }
-    if !app.is_some_and(|a| registered(a).iter().any(|c| is(c, &held.thumbprint))) {
+    if !app.is_some_and(|a| registered(a).iter().any(|c| is(c, &held.der))) {
         return Some("the stored one is not registered".to_owned());
     }
     if held.not_after <= now {
@@ -159,6 +175,10 @@ pub(super) fn extras(m: &Managed, seen: &Seen, tenant: &str, now: Timestamp) -> 
         let name = m.part(part.suffix);
         out.push(Extra::new(Act::of(part.application.is_some(), true), format!("application {name}")));
         out.push(Extra::new(Act::of(part.principal.is_some(), true), format!("service principal {name}")));
+        for spare in &part.spare {
+            let what = format!("application {name} ({})", spare.app_id);
+            out.push(Extra::new(Act::Delete, what).note("there is another of the name"));
+        }
         let what = format!("secret {name} in vault {}", m.vault);
         let there = part.secret.is_some() || part.foreign;
         let secret = match due(m, part, tenant, now) {
@@ -205,7 +225,7 @@ mod tests {
         let now: Timestamp = "2026-01-31T00:00:00Z".parse().unwrap();
         let app = Application {
             app_id: "a".to_owned(),
-            other: [("keyCredentials".to_owned(), json!([{"customKeyIdentifier": "t"}]))]
+            other: [("keyCredentials".to_owned(), json!([{"customKeyIdentifier": thumbprint(b"t")}]))]
                 .into_iter()
                 .collect(),
             ..Application::default()
@@ -215,7 +235,7 @@ mod tests {
             tenant: "tenant".to_owned(),
             not_before: now,
             not_after: "2026-02-10T00:00:00Z".parse().unwrap(),
-            thumbprint: "t".to_owned(),
+            der: b"t".to_vec(),
         };
         let part = Part { application: Some(app), secret: Some(held.clone()), ..Part::default() };
         let why = |renew, part: &Part| due(&managed(renew), part, "tenant", now);
@@ -230,8 +250,38 @@ mod tests {
         assert!(why(None, &with(&|h| h.not_after = now)).unwrap().starts_with("it ended"));
         assert!(why(None, &with(&|h| h.client_id = "b".to_owned())).unwrap().contains("another"));
         assert!(why(None, &with(&|h| h.tenant = "b".to_owned())).unwrap().contains("another"));
-        assert!(why(None, &with(&|h| h.thumbprint = "b".to_owned())).unwrap().contains("not registered"));
+        assert!(why(None, &with(&|h| h.der = b"b".to_vec())).unwrap().contains("not registered"));
         assert_eq!(why(None, &Part { secret: None, ..part.clone() }).unwrap(), "there is none");
         assert!(why(None, &Part { secret: None, foreign: true, ..part }).unwrap().contains("cannot be read"));
+    }
+
+    #[test]
+    fn one_of_many_counts_for_everybody() {
+        let app = |id: &str, made: Option<&str>| Application {
+            id: id.to_owned(),
+            app_id: format!("client-{id}"),
+            other: made.map(|t| ("createdDateTime".to_owned(), json!(t))).into_iter().collect(),
+            ..Application::default()
+        };
+        // As text the second would come first.
+        let all = [
+            app("d", None),
+            app("c", Some("2026-01-01T00:00:00.5Z")),
+            app("b", Some("2026-01-01T00:00:00.25Z")),
+            app("a", Some("2026-01-01T00:00:00.5Z")),
+        ];
+        let order = |used| {
+            let mut orders = [all.to_vec(), all.iter().rev().cloned().collect()].map(|named| {
+                let (first, rest) = elect(named, used);
+                first.into_iter().chain(rest).map(|a| a.id).collect::<Vec<_>>().concat()
+            });
+            orders.sort();
+            assert_eq!(orders[0], orders[1]);
+            orders[0].clone()
+        };
+        assert_eq!(order(None), "bacd");
+        assert_eq!(order(Some("client-d")), "dbac");
+        assert_eq!(order(Some("client-gone")), "bacd");
+        assert_eq!(elect(Vec::new(), None), (None, Vec::new()));
     }
 }

@@ -1,13 +1,12 @@
 //! Making what the managed flavour needs, and taking away what Resource Manager does not.
 
-use super::certificate::{self, CertificateError, Credentials, thumbprint};
-use super::principals::{self, PARALLEL, Part, Seen, due, is, registered};
+use super::component::{enroll, ensure};
+use super::principals::{self, PARALLEL, Seen};
 use super::{COMPONENTS, DATA_PLANE, Managed, SETS, wanted};
 use crate::extras::{Act, Extra};
 use crate::identities::{ControlPlaneIdentities, DataPlaneIdentities, IdentitiesVault, ManagedIdentity};
 use crate::me::{Me, who};
 use crate::names::{Cluster, MadeBy};
-use crate::patience::settled;
 use crate::run::{Options, Outcome, Progress, Watch, converge};
 use crate::survey::{self, Kept, Survey, Tell, read};
 use crate::{Error, rights};
@@ -16,14 +15,9 @@ use arm::types::DeletedVault;
 use azure::Client;
 use azure::graph::Application;
 use azure::plan::plan;
-use azure::vault::{Attributes, SetSecret};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// How it went.
 #[derive(Debug)]
@@ -139,7 +133,8 @@ pub async fn create(client: &Client, m: &Managed, options: Options, watch: Watch
         .into_iter()
         .map(|part| async {
             let name = m.part(part.suffix);
-            (name, ensure(client, m, part, &facts.me.tenant, watch).await)
+            let new = enrolled.as_ref().is_some_and(|a| a.display_name == name);
+            (name, ensure(client, m, part, new, &facts.me.tenant, watch).await)
         })
         .collect();
     let done: Vec<_> = stream::iter(all).buffered(PARALLEL.min(options.parallel.max(1))).collect().await;
@@ -165,7 +160,7 @@ async fn first(
     tell: Tell<'_>,
     watch: Watch<'_>,
 ) -> Result<Option<Application>, Error> {
-    let there = principals::applications(client, m).await?;
+    let there = principals::applications(client, &m.mark).await?;
     let missing = |(_, suffix): &&(&str, &str)| !there.iter().any(|a| a.display_name == m.part(suffix));
     let Some((_, suffix)) = COMPONENTS.iter().find(missing) else { return Ok(None) };
     let (found, _) = look(client, m, tell).await?;
@@ -173,106 +168,7 @@ async fn first(
     if !lacks.is_empty() {
         return Err(Error::Rights(lacks));
     }
-    let name = m.part(suffix);
-    let made = client.graph().create_application(&principals::application(m, &name)).await;
-    let made = made.map_err(|e| match e.status() {
-        Some(403) => Error::Directory(Box::new(e)),
-        _ => Error::Data { what: format!("create application {name}"), source: Box::new(e) },
-    })?;
-    watch(Progress::Extra(&Extra::new(Act::Create, format!("application {name}"))));
-    Ok(Some(made))
-}
-
-/// Makes one component whole; its client id.
-async fn ensure(
-    client: &Client,
-    m: &Managed,
-    part: Part,
-    tenant: &str,
-    watch: Watch<'_>,
-) -> Result<String, Error> {
-    let name = m.part(part.suffix);
-    let graph = client.graph();
-    let failed = |what: String| move |e| Error::Data { what, source: Box::new(e) };
-    let now = client.timing().clock.now();
-    let why = due(m, &part, tenant, now);
-    let told = |act, what: &str| watch(Progress::Extra(&Extra::new(act, format!("{what} {name}"))));
-    let app = match part.application {
-        Some(app) => app,
-        None => {
-            let made = graph.create_application(&principals::application(m, &name)).await;
-            let made = made.map_err(failed(format!("create application {name}")))?;
-            told(Act::Create, "application");
-            made
-        }
-    };
-    if part.principal.is_none() {
-        let made = graph.create_service_principal(&app.app_id).await;
-        made.map_err(failed(format!("create the service principal of {name}")))?;
-        told(Act::Create, "service principal");
-    }
-    if why.is_some() {
-        let new = (m.make)()
-            .map_err(CertificateError::Make)
-            .and_then(|key| certificate::make(&name, &key, now, m.validity))
-            .map_err(|e| Error::Certificate(name.clone(), e))?;
-        // The one in the vault works until readers have seen the next.
-        let mut all: Vec<Value> = match &part.secret {
-            Some(held) => registered(&app).into_iter().filter(|c| is(c, &held.thumbprint)).collect(),
-            None => Vec::new(),
-        };
-        all.push(
-            json!({"type": "AsymmetricX509Cert", "usage": "Verify", "displayName": format!("CN={name}"),
-            "key": STANDARD.encode(&new.der), "customKeyIdentifier": thumbprint(&new.der),
-            "startDateTime": new.not_before, "endDateTime": new.not_after}),
-        );
-        register(client, &app, all).await.map_err(failed(format!("register the certificate of {name}")))?;
-        let credentials = Credentials::new(client.cloud().login.as_str(), &app.app_id, tenant, &new);
-        store(client, m, &name, &credentials, watch).await.map_err(failed(format!("store secret {name}")))?;
-        told(if part.secret.is_some() || part.foreign { Act::Change } else { Act::Create }, "secret");
-    }
-    Ok(app.app_id)
-}
-
-/// Graph may not have heard of the application yet.
-async fn register(client: &Client, app: &Application, all: Vec<Value>) -> Result<(), azure::Error> {
-    let mut wait = Duration::from_secs(1);
-    for _ in 1..10 {
-        match client.graph().patch_application(&app.id, json!({"keyCredentials": all})).await {
-            Err(e) if e.is_not_found() => client.timing().pause.pause(wait).await,
-            other => return other,
-        }
-        wait = (wait * 2).min(Duration::from_secs(15));
-    }
-    client.graph().patch_application(&app.id, json!({"keyCredentials": all})).await
-}
-
-async fn store(
-    client: &Client,
-    m: &Managed,
-    name: &str,
-    c: &Credentials,
-    watch: Watch<'_>,
-) -> Result<(), azure::Error> {
-    let tell = |id: &ResourceId, why: &str, pause| watch(Progress::Waiting { id, why, pause });
-    let secrets = client.vault(&m.vault)?.secrets();
-    let tags = m.mark.tags(MadeBy::ManagedIdentities);
-    let new = SetSecret {
-        value: c.write(m.encoding),
-        content_type: Some("application/json".to_owned()),
-        attributes: Attributes {
-            not_before: Some(c.not_before),
-            expires: Some(c.not_after),
-            ..Attributes::default()
-        },
-        tags: tags.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect(),
-    };
-    let Ok(vault) = m.vault_id() else { return Ok(()) };
-    // A secret that was deleted by hand holds its name.
-    if secrets.deleted(name).await.is_ok_and(|d| d.is_some()) {
-        secrets.recover(name).await?;
-    }
-    settled(client, &vault, &tell, async || secrets.set(name, &new).await).await.map(drop)
+    enroll(client, m, &m.part(suffix), watch).await.map(Some)
 }
 
 fn files(
@@ -352,17 +248,6 @@ impl Gone {
 
 /// Looks for it.
 pub async fn gone(client: &Client, mark: &Cluster, subscription: &ResourceId) -> Result<Gone, Error> {
-    let filter = format!("startswith(displayName,'{}-')", mark.name);
-    let marks = principals::marks_of(mark);
-    let applications = async {
-        let all: Vec<Application> = client
-            .graph()
-            .applications(Some(&filter))
-            .try_collect()
-            .await
-            .map_err(read("the applications"))?;
-        Ok::<_, Error>(all.into_iter().filter(|a| principals::marked(a, &marks)).collect::<Vec<_>>())
-    };
     let vaults = async {
         let all: Vec<DeletedVault> = client
             .deleted_vaults(subscription.subscription().unwrap_or_default())
@@ -371,7 +256,7 @@ pub async fn gone(client: &Client, mark: &Cluster, subscription: &ResourceId) ->
             .map_err(read("the deleted vaults"))?;
         Ok(all.into_iter().filter(|v| ours(v, mark)).collect::<Vec<_>>())
     };
-    let (applications, vaults) = futures::try_join!(applications, vaults)?;
+    let (applications, vaults) = futures::try_join!(principals::applications(client, mark), vaults)?;
     let mut principals = Vec::new();
     for a in &applications {
         let found = client.graph().service_principal_of(&a.app_id).await;
