@@ -210,6 +210,34 @@ async fn what_is_wrong_is_refused() {
 }
 
 #[tokio::test]
+async fn extensions_belong_to_their_machine() {
+    let site = Site::new(Profile::Instant).await;
+    let at = format!("{VM}/extensions/agent");
+    let agent = json!({"location": "westus2", "properties": {
+        "publisher": "Microsoft.Azure.Monitor", "type": "AzureMonitorLinuxAgent", "typeHandlerVersion": "1.33",
+        "settings": {"a": 1}, "protectedSettings": {"key": "hidden"}}});
+    let early = site.ask("PUT", &at, Some(&agent));
+    assert_eq!((early.status.as_u16(), code(&early).as_str()), (404, "ParentResourceNotFound"));
+    site.put(VM, &site.machine(&site.nic("n")));
+    let mut bad = agent.clone();
+    bad["properties"].as_object_mut().unwrap().remove("publisher");
+    let refused = site.ask("PUT", &at, Some(&bad));
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.unwrap().to_string().contains("publisher"));
+    let made = site.put(&at, &agent);
+    assert_eq!(made["properties"]["provisioningState"], "Succeeded");
+    assert!(made["properties"].get("protectedSettings").is_none(), "never shown again");
+    let vm = site.get(&format!("{VM}?$expand=instanceView&{V}"));
+    assert_eq!(vm["resources"][0]["name"], "agent");
+    let seen = &vm["properties"]["instanceView"]["extensions"][0];
+    assert_eq!(seen["type"], "Microsoft.Azure.Monitor.AzureMonitorLinuxAgent");
+    assert!(site.ask("DELETE", VM, None).status.is_success());
+    site.lab.pass(100);
+    let gone = site.ask("GET", &at, None);
+    assert_eq!(gone.status, 404, "it went with the machine");
+}
+
+#[tokio::test]
 async fn who_is_in_use_stays() {
     let site = Site::new(Profile::Instant).await;
     let nic = site.nic("n");
