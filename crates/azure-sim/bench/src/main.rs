@@ -241,7 +241,7 @@ async fn data(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let ask = |method: &http::Method, url: &str, headers: &HeaderMap, body: Bytes| {
         world.ask_plane(method, url, headers.clone(), body).context("no such plane")
     };
-    let at = "https://bench.blob.core.windows.net/c";
+    let at = "https://bench.blob.core.windows.net/box";
     let made = ask(&http::Method::PUT, &format!("{at}?restype=container"), &headers, Bytes::new())?;
     ensure!(made.status == 201, "{made:?}");
     let count = scaled(2000, args);
