@@ -38,6 +38,11 @@ pub async fn made(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let g = put::<ResourceGroups>(&client, &subscription, "g", json!({"location": "westus2"})).await?;
     let network = json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/8"]}, "subnets": [{"name": "s", "properties": {"addressPrefix": "10.0.0.0/16"}}]}});
     let network = put::<VirtualNetworks>(&client, &g, "v", network).await?;
+    // A new subscription may have a hundred or so; a region of ours asked for more.
+    for name in ["cores", "standardDSv5Family"] {
+        let world = sim.world();
+        world.set_quota(world.subscription(), "westus2", name, 100_000)?;
+    }
     let begun = Instant::now();
     futures::stream::iter(0..count)
         .map(|i| {
