@@ -4,7 +4,7 @@ use crate::{Args, scaled};
 use anyhow::Context;
 use arm::ResourceId;
 use azure::ops::{NetworkInterfaces, ResourceGroups, VirtualMachines, VirtualNetworks};
-use azure::{ArmType, Client, ClientOptions, Env, connect};
+use azure::{ArmType, Budget, Budgets, Client, ClientOptions, Env, connect};
 use azure_sim::{AzureSim, Config};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
@@ -32,7 +32,11 @@ pub async fn made(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let mut config = Config::local(3);
     config.ca_file = Some(dir.path().join("ca.pem"));
     let sim = AzureSim::start(config).await?;
-    let connected = connect(&Env::parse(&sim.env()), ClientOptions::default()).await?;
+    // The client paces itself to what Azure documents (ten writes a second); this world has no such limits.
+    let plenty = (1e9, 1e9);
+    let budgets = Budgets::new(Budget { reads: plenty, writes: plenty, deletes: plenty });
+    let options = ClientOptions { budgets, ..ClientOptions::default() };
+    let connected = connect(&Env::parse(&sim.env()), options).await?;
     let client = connected.client;
     let subscription = ResourceId::subscription_scope(&connected.subscription.context("a subscription")?)?;
     let g = put::<ResourceGroups>(&client, &subscription, "g", json!({"location": "westus2"})).await?;
