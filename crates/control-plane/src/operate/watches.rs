@@ -37,6 +37,13 @@ impl Known {
 /// The key of the control plane an object belongs to.
 fn owner(o: &DynamicObject, keys: &mut Keys) {
     keys.controller(o, "HostedControlPlane");
+    // What the HostedCluster's operator puts here (copies of pull secret, keys, bundles) names the cluster, whose control
+    // plane has the same name.
+    let cluster =
+        o.metadata.annotations.as_ref().and_then(|a| a.get(apis::names::annotation::HOSTED_CLUSTER));
+    if let Some((_, name)) = cluster.and_then(|c| c.split_once('/')) {
+        keys.object(o.metadata.namespace.as_deref().unwrap_or_default(), name);
+    }
 }
 
 /// Sets the operator up in a runtime: its controller, and everything it watches.
