@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod around;
+pub mod delete;
 pub mod inputs;
 pub mod kinds;
 pub mod naming;

@@ -39,6 +39,7 @@ pub struct Told {
     pub verdict: Mutex<Option<Verdict>>,
     pub asked: AtomicUsize,
     pub looked_up: AtomicUsize,
+    pub group_gone: Mutex<bool>,
 }
 
 impl Default for Told {
@@ -47,6 +48,7 @@ impl Default for Told {
             verdict: Mutex::new(Some(Verdict::default())),
             asked: AtomicUsize::new(0),
             looked_up: AtomicUsize::new(0),
+            group_gone: Mutex::new(false),
         }
     }
 }
@@ -60,6 +62,11 @@ impl Preflight for Azure {
         self.0.asked.fetch_add(1, Ordering::SeqCst);
         let verdict = self.0.verdict.lock().clone().unwrap_or_default();
         Box::pin(async move { verdict })
+    }
+
+    fn group_gone<'a>(&'a self, _: &'a Asked) -> BoxFuture<'a, bool> {
+        let gone = *self.0.group_gone.lock();
+        Box::pin(async move { gone })
     }
 }
 

@@ -32,7 +32,7 @@ impl Materials for Mounted {
 
 impl Operator {
     /// Sends a merge patch that only holds for what was seen; who was quicker wakes us.
-    async fn patch(&self, kind: &Kind, seen: &DynamicObject, patch: Value) -> Result<(), Failure> {
+    pub(super) async fn patch(&self, kind: &Kind, seen: &DynamicObject, patch: Value) -> Result<(), Failure> {
         let namespace = seen.metadata.namespace.as_deref().unwrap_or_default();
         let name = seen.metadata.name.as_deref().unwrap_or_default();
         let params = PatchParams { field_manager: Some(super::MANAGER.to_owned()), ..PatchParams::default() };

@@ -7,6 +7,7 @@
 mod aside;
 mod fetch;
 mod releases;
+mod remove;
 mod uids;
 mod views;
 mod watches;
@@ -49,6 +50,7 @@ pub struct Operator {
     uids: Uids,
     releases: Releases,
     verdicts: Verdicts,
+    groups: remove::Groups,
 }
 
 impl Controller for Operator {
@@ -93,6 +95,9 @@ impl Operator {
             return Ok(Outcome::Done);
         };
         let hc: HostedCluster = serde_json::from_value(serde_json::to_value(&*seen)?)?;
+        if seen.metadata.deletion_timestamp.is_some() {
+            return self.remove(&seen, &hc).await;
+        }
         let pause = Pause::read(hc.spec.paused_until.as_deref(), self.clock.now());
         if matches!(pause, Ok(Pause::Until(_) | Pause::Forever)) {
             return self.paused(&seen, &hc, &pause).await;
@@ -121,6 +126,7 @@ impl Operator {
 
     fn forget(&self, key: &str) {
         self.verdicts.forget(key);
+        self.groups.forget(key);
         self.fetch.tidy(&self.views);
     }
 

@@ -22,7 +22,7 @@ pub struct Pool {
     pub name: String,
     pub cluster: String,
     pub autoscales: bool,
-    pub deleting: bool,
+    pub deleting: Option<jiff::Timestamp>,
     pub finalizers: Vec<String>,
 }
 
@@ -73,6 +73,8 @@ pub struct Views {
     pub capi: Arc<View<DynamicObject>>,
     pub azure: Arc<View<DynamicObject>>,
     pub machines: Arc<View<DynamicObject>>,
+    /// Rights outside of namespaces that some control plane has.
+    pub roles: Arc<View<()>>,
 }
 
 fn text(o: &ObjectMeta, key: &str) -> Option<String> {
@@ -96,7 +98,7 @@ fn pool(o: &DynamicObject) -> Option<Pool> {
         name: o.metadata.name.clone()?,
         cluster: o.data["spec"]["clusterName"].as_str()?.to_owned(),
         autoscales: !o.data["spec"]["autoScaling"].is_null(),
-        deleting: o.metadata.deletion_timestamp.is_some(),
+        deleting: o.metadata.deletion_timestamp.as_ref().map(|t| t.0),
         finalizers: o.metadata.finalizers.clone().unwrap_or_default(),
     })
 }
@@ -126,6 +128,10 @@ fn workload(o: &DynamicObject) -> Option<Workload> {
     Some(Workload { object, rollout })
 }
 
+fn role(o: &DynamicObject) -> Option<()> {
+    o.metadata.labels.as_ref()?.get(crate::plan::access::OWNER_LABEL).map(|_| ())
+}
+
 fn names(o: &DynamicObject) -> Option<Names> {
     let hc: HostedCluster = serde_json::from_value(serde_json::to_value(o).ok()?).ok()?;
     let names = inputs::of(&hc).into_iter().map(|i| (i.sort, i.name)).collect();
@@ -147,6 +153,7 @@ impl Views {
             capi: View::whole(),
             azure: View::whole(),
             machines: View::whole(),
+            roles: View::new(role),
         }
     }
 

@@ -45,7 +45,7 @@ pub fn start(
         (kinds::AZURE_IDENTITY, None),
         (kinds::PROVIDER_CLASS, None),
         (kinds::POD_MONITOR, None),
-        (kinds::CLUSTER_ROLE, None),
+        (kinds::CLUSTER_ROLE, Some(views.roles.clone())),
         (kinds::CLUSTER_ROLE_BINDING, None),
     ];
     let operator = Arc::new(Operator {
@@ -59,6 +59,7 @@ pub fn start(
         uids: Uids::default(),
         releases: Default::default(),
         verdicts: Default::default(),
+        groups: Default::default(),
     });
     let views = &operator.views;
     let handle = runtime.controller(operator.clone(), Options::default());

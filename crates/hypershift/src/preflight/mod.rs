@@ -100,4 +100,7 @@ impl Verdict {
 /// Whoever asks Azure.
 pub trait Preflight: Send + Sync + 'static {
     fn ask<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Verdict>;
+
+    /// Whether the resource group is gone, for sure.
+    fn group_gone<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, bool>;
 }
