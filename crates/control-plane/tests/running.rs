@@ -130,6 +130,7 @@ impl World {
             metrics: &metrics,
             tenants: tenants.clone(),
             namespace: None,
+            only: Default::default(),
         };
         let handle = operate::start(&mut runtime, &client, setup);
         let stop = CancellationToken::new();

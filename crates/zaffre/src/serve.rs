@@ -1,6 +1,8 @@
-//! `zaffre serve kube`, and beside it `serve azure`.
+//! `zaffre serve kube`, and beside it the other parts that can be served.
 
 pub mod azure;
+pub mod control_plane_operator;
+mod observe;
 
 use crate::cli::KubeArgs;
 use crate::living::{self, Living, Wanted};

@@ -11,10 +11,10 @@
 
 use super::views::Material;
 use crate::certificates::plan::{Data, Kind};
-use crate::scope::{Management, Scope};
+use crate::scope::{Management, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use aws_lc_rs::digest::{SHA256, digest};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use pki::rotation::Step;
 use reconcile::{Applier, Failure, Print};
@@ -55,6 +55,8 @@ pub fn sum_of(data: &Data) -> Sum {
 pub struct Memo {
     read: Option<Read>,
     facts: Option<Facts>,
+    /// The release as it was last looked up for this object, and when.
+    pub released: Option<(Release, Timestamp)>,
     /// By component; under the empty name what is published.
     pub parts: BTreeMap<&'static str, Part>,
     pub issued: Option<Issued>,
@@ -110,10 +112,16 @@ impl Memo {
         }
         let hcp: HostedControlPlane = serde_json::from_value(serde_json::to_value(seen)?)?;
         let hcp = Arc::new(hcp);
-        self.facts = None;
+        (self.facts, self.released) = (None, None);
         self.read =
             Some(Read { uid: m.uid.clone(), generation: m.generation, annotations, hcp: hcp.clone() });
         Ok(hcp)
+    }
+
+    /// The release, if it was looked up not long ago.
+    pub fn release(&self, now: Timestamp, believed: SignedDuration) -> Option<Release> {
+        let (release, at) = self.released.as_ref()?;
+        (now.duration_since(*at) < believed).then(|| release.clone())
     }
 
     /// Facts that were made from exactly this.
@@ -121,7 +129,7 @@ impl Memo {
         &self,
         given: &BTreeMap<&'static str, String>,
         management: &Management,
-        release: &crate::scope::Release,
+        release: &Release,
     ) -> Option<(Arc<Scope>, Sum)> {
         let f = self.facts.as_ref()?;
         let same = f.given == *given && f.management == *management && f.scope.release == *release;

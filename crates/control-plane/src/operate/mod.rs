@@ -25,7 +25,7 @@ mod work;
 pub use progress::{Progress, Rollout, Turn, progress};
 pub use tenants::Tenants;
 pub use views::Views;
-pub use watches::{KINDS, Setup, start};
+pub use watches::{KINDS, Only, Setup, start};
 
 use crate::facts::{self, Around};
 use crate::scope::{Release, Scope};
@@ -61,6 +61,7 @@ pub struct Operator {
     pub clock: SharedClock,
     pub around: Arc<dyn Surroundings>,
     pub tenants: Arc<Tenants>,
+    pub only: Only,
     memos: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Memo>>>>,
 }
 
@@ -71,6 +72,8 @@ const BELIEVED: SignedDuration = SignedDuration::from_secs(60);
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 /// How soon a registry that had no release for us is asked again.
 const RELEASE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+/// A tag may move; what it led to is believed for this long.
+const RELEASE_BELIEVED: SignedDuration = SignedDuration::from_secs(600);
 
 impl Controller for Operator {
     fn name(&self) -> &'static str {
@@ -116,8 +119,9 @@ impl Operator {
         clock: SharedClock,
         around: Arc<dyn Surroundings>,
         tenants: Arc<Tenants>,
+        only: Only,
     ) -> Operator {
-        Operator { views, applier, clock, around, tenants, memos: Mutex::default() }
+        Operator { views, applier, clock, around, tenants, only, memos: Mutex::default() }
     }
 
     async fn run(&self, key: &str) -> Result<Outcome, Failure> {
@@ -132,6 +136,9 @@ impl Operator {
         let memo = self.memos.lock().entry(key.to_owned()).or_default().clone();
         let mut memo = memo.lock().await;
         let hcp = memo.read(&seen)?;
+        if !self.only.covers(&hcp) {
+            return Ok(Outcome::Done);
+        }
         let now = self.clock.now();
         match Pause::read(hcp.spec.paused_until.as_deref(), now) {
             Ok(Pause::Forever) => return Ok(Outcome::Done),
@@ -170,11 +177,19 @@ impl Operator {
     }
 
     async fn scope(&self, memo: &mut Memo, hcp: &HostedControlPlane) -> Result<(Arc<Scope>, Sum), Held> {
-        let release = self.around.release(hcp).await.map_err(|e| Held {
-            kind: "ValidReleaseInfo",
-            reason: "MissingReleaseImages",
-            message: chain(&*e).to_string(),
-        })?;
+        let now = self.clock.now();
+        let release = match memo.release(now, RELEASE_BELIEVED) {
+            Some(release) => release,
+            None => {
+                let asked = self.around.release(hcp).await.map_err(|e| Held {
+                    kind: "ValidReleaseInfo",
+                    reason: "MissingReleaseImages",
+                    message: chain(&*e).to_string(),
+                })?;
+                memo.released = Some((asked.clone(), now));
+                asked
+            }
+        };
         let namespace = hcp.metadata.namespace.clone().unwrap_or_default();
         let (given, management) = (self.views.given(&namespace), self.around.management(&namespace));
         if let Some(known) = memo.facts(&given, &management, &release) {
