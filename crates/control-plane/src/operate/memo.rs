@@ -10,6 +10,7 @@
 //! It costs some 30 kB for a control plane: the numbers of 250 objects and the names of what is mounted.
 
 use super::views::Material;
+use super::{VERDICT_AGAIN, VERDICT_BELIEVED, Verdict};
 use crate::certificates::plan::{Data, Kind};
 use crate::scope::{Management, Release, Scope};
 use apis::hypershift::HostedControlPlane;
@@ -63,6 +64,8 @@ pub struct Memo {
     pub pending: Pending,
     /// What the API server looked like when it last answered, and when that was.
     pub answered: Option<(Sum, Timestamp)>,
+    /// What others said of what, and when.
+    verdicts: BTreeMap<&'static str, (Sum, Timestamp, Verdict)>,
     /// What the statuses of components were made from.
     pub told: BTreeMap<&'static str, Sum>,
 }
@@ -122,6 +125,19 @@ impl Memo {
     pub fn release(&self, now: Timestamp, believed: SignedDuration) -> Option<Release> {
         let (release, at) = self.released.as_ref()?;
         (now.duration_since(*at) < believed).then(|| release.clone())
+    }
+
+    /// What was said of this, if it still counts.
+    pub fn verdict(&self, who: &str, of: Sum, now: Timestamp) -> Option<Verdict> {
+        let (what, at, verdict) = self.verdicts.get(who)?;
+        let believed = if *verdict == Verdict::Good { VERDICT_BELIEVED } else { VERDICT_AGAIN };
+        (*what == of && now.duration_since(*at) < believed).then(|| verdict.clone())
+    }
+
+    pub fn asked(&mut self, who: &'static str, of: Sum, now: Timestamp, verdict: &Verdict) {
+        if self.verdict(who, of, now).is_none() {
+            self.verdicts.insert(who, (of, now, verdict.clone()));
+        }
     }
 
     /// Facts that were made from exactly this.

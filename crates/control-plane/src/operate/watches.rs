@@ -87,12 +87,22 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         (Kind::of::<k8s::policy::v1::PodDisruptionBudget>(), None),
         (Kind::of::<k8s::networking::v1::NetworkPolicy>(), None),
     ];
+    let (unready, warnings) = (views.unready.clone(), views.warnings.clone());
     let (planes, components) = (views.planes.clone(), views.components.clone());
     let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
     tenants.attach(handle.clone(), planes.clone());
     let of_planes = Watch::whole(client, &KINDS.plane()).namespace(&*namespace).into_sink(planes.clone());
     runtime.watch(of_planes.wakes(handle.keys(|o, keys| keys.itself(o))));
+    // Pods are not ours to apply; they and what is said of them are read.
+    let of_planes = planes.clone();
+    let about = handle.keys(move |o, keys| concerned(o, &of_planes, keys));
+    let pods = Watch::whole(client, &Kind::of::<k8s::core::v1::Pod>()).namespace(&*namespace);
+    let pods = pods.labels(kube::core::Expression::Exists(PLANE.to_owned()));
+    runtime.watch(pods.into_sink(unready).wakes(about.clone()));
+    let events = Watch::whole(client, &Kind::of::<k8s::core::v1::Event>()).namespace(&*namespace);
+    let events = events.fields("type=Warning,involvedObject.kind=Pod");
+    runtime.watch(events.into_sink(warnings).wakes(about));
     let mut follow = |kind: &Kind, sink: Option<Arc<dyn Sink>>| {
         let selected = Watch::whole(client, kind)
             .namespace(&*namespace)
