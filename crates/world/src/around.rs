@@ -37,6 +37,7 @@ pub struct Around {
     ours: String,
     vault_reader: String,
     minor: u32,
+    serves: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 impl Around {
@@ -51,7 +52,14 @@ impl Around {
             ours,
             vault_reader: String::new(),
             minor: 34,
+            serves: Box::new(|_| true),
         }
+    }
+
+    /// Only control planes of namespaces that this says yes to.
+    pub fn serving(mut self, serves: impl Fn(&str) -> bool + Send + Sync + 'static) -> Around {
+        self.serves = Box::new(serves);
+        self
     }
 
     /// The identity that mounts secrets of vaults.
@@ -125,5 +133,9 @@ impl Surroundings for Around {
 
     fn vault_reader(&self) -> String {
         self.vault_reader.clone()
+    }
+
+    fn serves(&self, namespace: &str) -> bool {
+        (self.serves)(namespace)
     }
 }

@@ -1,6 +1,7 @@
 //! The management cluster: an API server, controllers, nodes, and programs for what runs on them.
 
 use crate::balancers::Balancers;
+use crate::gate::{self, ControlPlaneOperator, Gate};
 use crate::{Options, releases};
 use ek_engine::Engine;
 use ek_guest::Guests;
@@ -13,6 +14,8 @@ use tokio::task::JoinHandle;
 /// What the cluster is called among those of this process.
 pub const NAME: &str = ek_server::MAIN;
 pub const ZONES: usize = 3;
+/// The image with our own programs.
+const OURS: &str = "*/zaffre:*";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -26,6 +29,7 @@ pub(crate) struct Management {
     pub server: ApiServer,
     pub nodes: Nodes,
     pub guests: Guests,
+    pub gate: Gate,
     balancers: Arc<Balancers>,
     engine: JoinHandle<()>,
 }
@@ -43,6 +47,9 @@ impl Management {
         let mut with =
             ek_node::Options { stages, seed: options.seed, ..ek_node::Options::new(dir.join("nodes")) };
         guests.register(&mut with.programs, releases::pattern);
+        let gate = Gate::default();
+        let operator = Arc::new(ControlPlaneOperator(gate.clone()));
+        with.programs.register_where(OURS, gate::serves("control-plane-operator"), operator);
         let nodes = Nodes::new(server.host(), with);
         let balancers = Arc::new(Balancers::new(nodes.clone(), server.host().random().clone()));
         let mut controllers = nodes.controllers();
@@ -56,7 +63,7 @@ impl Management {
         for n in 1..=options.nodes_per_zone * ZONES {
             nodes.add_node(NAME, &format!("node-{n}"), node(n)).await?;
         }
-        Ok(Management { server, nodes, guests, balancers, engine })
+        Ok(Management { server, nodes, guests, gate, balancers, engine })
     }
 
     pub(crate) async fn stop(self) {

@@ -28,14 +28,17 @@ pub mod around;
 pub mod balancers;
 mod cloud;
 mod cluster;
+mod gate;
 pub mod health;
 pub mod ingress;
 mod install;
+pub mod kubeconfig;
 pub mod releases;
 
 pub use around::Around;
 pub use balancers::Balancers;
 pub use cloud::Cloud;
+pub use gate::Gate;
 pub use ingress::Ingress;
 
 use clock::{Random, SharedClock};
@@ -141,6 +144,8 @@ impl World {
             options.clock.clone(),
             cloud.image("zaffre"),
         );
+        let gate = management.gate.clone();
+        let around = around.serving(move |namespace| gate.is_open(namespace));
         let planes = operate::start(
             &mut runtime,
             &client,
@@ -150,6 +155,7 @@ impl World {
             Arc::new(around),
             &metrics,
         );
+        management.gate.attach(planes.clone(), client);
         let stop = CancellationToken::new();
         let operators = tokio::spawn(runtime.run(stop.clone()));
         Ok(World { cloud, management, ingress, planes, metrics, stop, operators, dir, _scratch: scratch })
@@ -178,6 +184,11 @@ impl World {
 
     pub fn ingress(&self) -> &Ingress {
         &self.ingress
+    }
+
+    /// A guest's kubeconfig as this machine can use it.
+    pub fn reachable(&self, kubeconfig: &str) -> Result<String, kubeconfig::Error> {
+        kubeconfig::reachable(kubeconfig, self.ingress.address())
     }
 
     /// The operator of control planes: what it waits for, and a way to have it look again.

@@ -111,6 +111,19 @@ impl Kit {
         let mut plane = hosted_control_plane(namespace, name, self.world.cloud().release("4.19.3").unwrap());
         change(&mut plane);
         self.planes(namespace).create(&Default::default(), &object(plane)).await.unwrap();
+        self.operator(namespace).await;
+    }
+
+    /// The operator's pod, as the HostedCluster controller writes it.
+    pub async fn operator(&self, namespace: &str) {
+        let labels = json!({"app": "control-plane-operator"});
+        let container = json!({"name": "control-plane-operator", "image": self.world.cloud().image("zaffre"),
+            "command": ["/usr/bin/zaffre", "serve", "control-plane-operator"]});
+        let deployment = json!({"metadata": {"name": "control-plane-operator"}, "spec": {"replicas": 1,
+            "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+                "spec": {"serviceAccountName": "control-plane-operator", "containers": [container]}}}});
+        let api = self.api(namespace, "apps", "Deployment", "deployments");
+        api.create(&Default::default(), &object(deployment)).await.unwrap();
     }
 
     /// Waits until a control plane is so, and says how things stand if it never is.

@@ -48,6 +48,12 @@ pub trait Surroundings: Send + Sync + 'static {
 
     /// Client id of the identity that reads vaults.
     fn vault_reader(&self) -> String;
+
+    /// Whether control planes of a namespace are this operator's. Each has a pod of its own that says so; while it does
+    /// not run, nothing is done.
+    fn serves(&self, _namespace: &str) -> bool {
+        true
+    }
 }
 
 /// Keeps control planes as their objects say.
@@ -81,6 +87,9 @@ impl Operator {
         let Some(seen) = self.views.planes.get(namespace, name) else { return Ok(Outcome::Done) };
         if seen.metadata.deletion_timestamp.is_some() {
             // Everything is owned by the object and goes with it.
+            return Ok(Outcome::Done);
+        }
+        if !self.around.serves(namespace) {
             return Ok(Outcome::Done);
         }
         let hcp: HostedControlPlane = serde_json::from_value(serde_json::to_value(&*seen)?)?;
