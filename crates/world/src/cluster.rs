@@ -29,7 +29,7 @@ pub(crate) struct Management {
     pub server: ApiServer,
     pub nodes: Nodes,
     pub guests: Guests,
-    pub gate: Gate,
+    pub gate: Arc<Gate>,
     balancers: Arc<Balancers>,
     engine: JoinHandle<()>,
 }
@@ -47,7 +47,7 @@ impl Management {
         let mut with =
             ek_node::Options { stages, seed: options.seed, ..ek_node::Options::new(dir.join("nodes")) };
         guests.register(&mut with.programs, releases::pattern);
-        let gate = Gate::default();
+        let gate = Gate::new();
         let operator = Arc::new(ControlPlaneOperator(gate.clone()));
         with.programs.register_where(OURS, gate::serves("control-plane-operator"), operator);
         let nodes = Nodes::new(server.host(), with);

@@ -1,16 +1,12 @@
 //! Whether an API answers where it is published, asked as a client asks: TLS with the cluster's own authority.
 
 use bytes::Bytes;
-use clock::SharedClock;
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +15,6 @@ use tokio_rustls::TlsConnector;
 
 /// A whole question, handshake included.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Watches wake an operator many times while a control plane comes up; one answer is good for all of them.
-const FRESH: SignedDuration = SignedDuration::from_secs(5);
 
 /// Connects to a published host.
 pub trait Dial: Send + Sync + 'static {
@@ -45,42 +39,20 @@ pub enum Error {
     Slow { host: String, port: u16 },
 }
 
-/// Asks, and remembers good answers for a moment.
+/// Asks through a way to dial.
 pub struct Health {
     dial: Arc<dyn Dial>,
-    clock: SharedClock,
-    good: Mutex<HashMap<(String, u16), Timestamp>>,
 }
 
 impl Health {
-    pub fn new(dial: Arc<dyn Dial>, clock: SharedClock) -> Health {
-        Health { dial, clock, good: Mutex::default() }
-    }
-
-    /// Whether it was well a moment ago.
-    pub fn fresh(&self, host: &str, port: u16) -> bool {
-        let good = self.good.lock();
-        let at = good.get(&(host.to_owned(), port));
-        at.is_some_and(|at| self.clock.now().duration_since(*at) < FRESH)
+    pub fn new(dial: Arc<dyn Dial>) -> Health {
+        Health { dial }
     }
 
     /// Asks `/healthz`. `authority` is the bundle (PEM) that its certificate must come from.
     pub async fn ask(&self, host: &str, port: u16, authority: &str) -> Result<(), Error> {
         let asked = tokio::time::timeout(PATIENCE, self.once(host, port, authority)).await;
-        let answer = asked.unwrap_or_else(|_| Err(Error::Slow { host: host.to_owned(), port }));
-        let (key, now) = ((host.to_owned(), port), self.clock.now());
-        let mut good = self.good.lock();
-        match &answer {
-            Ok(()) => {
-                // Whoever has gone is forgotten sooner or later.
-                if good.len() > 10_000 {
-                    good.retain(|_, at| now.duration_since(*at) < FRESH);
-                }
-                good.insert(key, now);
-            }
-            Err(_) => _ = good.remove(&key),
-        }
-        answer
+        asked.unwrap_or_else(|_| Err(Error::Slow { host: host.to_owned(), port }))
     }
 
     async fn once(&self, host: &str, port: u16, authority: &str) -> Result<(), Error> {

@@ -38,7 +38,6 @@ pub mod releases;
 pub use around::Around;
 pub use balancers::Balancers;
 pub use cloud::Cloud;
-pub use gate::Gate;
 pub use ingress::Ingress;
 
 use clock::{Random, SharedClock};
@@ -144,18 +143,16 @@ impl World {
             options.clock.clone(),
             cloud.image("zaffre"),
         );
-        let gate = management.gate.clone();
-        let around = around.serving(move |namespace| gate.is_open(namespace));
-        let planes = operate::start(
-            &mut runtime,
-            &client,
+        let setup = operate::Setup {
             served,
-            options.clock.clone(),
-            &random,
-            Arc::new(around),
-            &metrics,
-        );
-        management.gate.attach(planes.clone(), client);
+            clock: options.clock.clone(),
+            random: &random,
+            around: Arc::new(around),
+            metrics: &metrics,
+            tenants: management.gate.tenants.clone(),
+            namespace: None,
+        };
+        let planes = operate::start(&mut runtime, &client, setup);
         let stop = CancellationToken::new();
         let operators = tokio::spawn(runtime.run(stop.clone()));
         Ok(World { cloud, management, ingress, planes, metrics, stop, operators, dir, _scratch: scratch })
