@@ -34,6 +34,7 @@ pub mod ingress;
 mod install;
 pub mod kubeconfig;
 pub mod releases;
+pub mod sample;
 
 pub use around::Around;
 pub use balancers::Balancers;

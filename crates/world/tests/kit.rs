@@ -5,8 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use kube::api::{Api, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Duration;
+use world::sample::Sample;
 use world::{Options, World};
 
 /// Long enough for a loaded machine; no test waits for it to pass.
@@ -31,44 +32,6 @@ pub struct Kit {
     pub world: World,
 }
 
-const SUB: &str = "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups";
-
-/// A HostedControlPlane as the HostedCluster controller writes it. The API has a balancer of its own.
-pub fn hosted_control_plane(namespace: &str, name: &str, release: &str) -> Value {
-    let id = |n: u8| json!({"clientID": format!("00000000-0000-0000-0000-00000000000{n}")});
-    let service = |s: &str, strategy: Value| json!({"service": s, "servicePublishingStrategy": strategy});
-    let route = |s: &str, host: &str| {
-        service(s, json!({"type": "Route", "route": {"hostname": format!("{host}-{name}.hc.example.com")}}))
-    };
-    json!({
-        "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "releaseImage": release, "infraID": format!("{name}-x7k2p"), "clusterID": "5d9b2b0e-5a3c-4b0e-9a34-6d3b3f3f2a11",
-            "issuerURL": format!("https://{name}oidc.blob.core.windows.net/{name}oidc"),
-            "dns": {"baseDomain": "example.com"}, "sshKey": {"name": "ssh-key"}, "pullSecret": {"name": "pull-secret"},
-            "controllerAvailabilityPolicy": "SingleReplica",
-            "etcd": {"managementType": "Managed", "managed": {"storage": {"type": "PersistentVolume", "persistentVolume": {"size": "8Gi"}}}},
-            "networking": {"networkType": "OVNKubernetes", "clusterNetwork": [{"cidr": "10.132.0.0/14"}],
-                "serviceNetwork": [{"cidr": "172.31.0.0/16"}], "machineNetwork": [{"cidr": "10.0.0.0/16"}]},
-            "services": [
-                service("APIServer", json!({"type": "LoadBalancer"})),
-                route("OAuthServer", "oauth"), route("Konnectivity", "konnectivity"), route("Ignition", "ignition"),
-            ],
-            "platform": {"type": "Azure", "azure": {
-                "location": "eastus", "resourceGroup": format!("{name}-rg"), "tenantID": "11111111-1111-1111-1111-111111111111",
-                "subscriptionID": "22222222-2222-2222-2222-222222222222",
-                "vnetID": format!("{SUB}/net/providers/Microsoft.Network/virtualNetworks/{name}"),
-                "subnetID": format!("{SUB}/net/providers/Microsoft.Network/virtualNetworks/{name}/subnets/default"),
-                "securityGroupID": format!("{SUB}/net/providers/Microsoft.Network/networkSecurityGroups/{name}-nsg"),
-                "azureAuthenticationConfig": {"azureAuthenticationConfigType": "WorkloadIdentities", "workloadIdentities": {
-                    "cloudProvider": id(0), "nodePoolManagement": id(1), "controlPlaneOperator": id(2), "ingress": id(3),
-                    "network": id(4), "disk": id(5), "file": id(6), "imageRegistry": id(7)}},
-            }},
-        },
-    })
-}
-
 impl Kit {
     pub async fn start(options: Options) -> Kit {
         Kit { world: World::start(options).await.unwrap() }
@@ -83,47 +46,15 @@ impl Kit {
         self.api(namespace, "hypershift.openshift.io", "HostedControlPlane", "hostedcontrolplanes")
     }
 
-    /// What the HostedCluster controller makes before the control plane: namespace, account, keys.
-    pub async fn prepare(&self, namespace: &str) {
-        let names: Api<DynamicObject> =
-            Api::all_with(self.world.client(), &resource("", "v1", "Namespace", "namespaces"));
-        names.create(&Default::default(), &object(json!({"metadata": {"name": namespace}}))).await.unwrap();
-        let accounts = self.api(namespace, "", "ServiceAccount", "serviceaccounts");
-        accounts
-            .create(&Default::default(), &object(json!({"metadata": {"name": "control-plane-operator"}})))
-            .await
-            .unwrap();
-        let key = pki::KeyKind::Rsa2048.generate().unwrap();
-        let sa = json!({"service-account.key": STANDARD.encode(key.serialize_pem()),
-            "service-account.pub": STANDARD.encode(key.public_key_pem())});
-        let pull = json!({".dockerconfigjson": STANDARD.encode(r#"{"auths":{}}"#)});
-        for (name, data) in [("sa-signing-key", sa), ("pull-secret", pull)] {
-            let secret = json!({"metadata": {"name": name,
-                "labels": {"hypershift.openshift.io/hosted-control-plane": namespace}}, "data": data});
-            let api = self.api(namespace, "", "Secret", "secrets");
-            api.create(&Default::default(), &object(secret)).await.unwrap();
-        }
-    }
-
     /// Creates a control plane in a namespace of its own.
     pub async fn create(&self, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
-        self.prepare(namespace).await;
-        let mut plane = hosted_control_plane(namespace, name, self.world.cloud().release("4.19.3").unwrap());
-        change(&mut plane);
-        self.planes(namespace).create(&Default::default(), &object(plane)).await.unwrap();
-        self.operator(namespace).await;
+        let mut sample = self.sample(namespace, name);
+        change(&mut sample.plane);
+        sample.create(&self.world).await.unwrap();
     }
 
-    /// The operator's pod, as the HostedCluster controller writes it.
-    pub async fn operator(&self, namespace: &str) {
-        let labels = json!({"app": "control-plane-operator"});
-        let container = json!({"name": "control-plane-operator", "image": self.world.cloud().image("zaffre"),
-            "command": ["/usr/bin/zaffre", "serve", "control-plane-operator"]});
-        let deployment = json!({"metadata": {"name": "control-plane-operator"}, "spec": {"replicas": 1,
-            "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
-                "spec": {"serviceAccountName": "control-plane-operator", "containers": [container]}}}});
-        let api = self.api(namespace, "apps", "Deployment", "deployments");
-        api.create(&Default::default(), &object(deployment)).await.unwrap();
+    pub fn sample(&self, namespace: &str, name: &str) -> Sample {
+        Sample::new(&self.world, namespace, name, "4.19.3").unwrap()
     }
 
     /// Waits until a control plane is so, and says how things stand if it never is.

@@ -1,10 +1,11 @@
 //! A HostedControlPlane becomes a guest API that answers where it is published.
 
-use crate::kit::{Kit, client, hosted_control_plane, is_true, object};
+use crate::kit::{Kit, client, is_true};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::Api;
 use serde_json::json;
 use world::Options;
+use world::sample::Sample;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_control_plane_answers_at_its_balancer() {
@@ -36,12 +37,14 @@ async fn a_control_plane_answers_at_its_balancer() {
 async fn a_control_plane_answers_by_name_with_three_of_everything_and_only_if_its_operator_runs() {
     let kit = Kit::start(Options::default()).await;
     let ns = "clusters-prod";
-    kit.prepare(ns).await;
-    let mut plane = hosted_control_plane(ns, "prod", kit.world.cloud().release("4.20.1").unwrap());
-    plane["spec"]["controllerAvailabilityPolicy"] = json!("HighlyAvailable");
-    plane["spec"]["services"][0]["servicePublishingStrategy"] =
+    let mut prod = Sample::new(&kit.world, ns, "prod", "4.20.1").unwrap();
+    let spec = &mut prod.plane["spec"];
+    spec["controllerAvailabilityPolicy"] = json!("HighlyAvailable");
+    spec["services"][0]["servicePublishingStrategy"] =
         json!({"type": "Route", "route": {"hostname": "api-prod.hc.example.com"}});
-    kit.planes(ns).create(&Default::default(), &object(plane)).await.unwrap();
+    let here = kit.world.client();
+    prod.prepare(&here).await.unwrap();
+    prod.create_plane(&here).await.unwrap();
     // Nobody serves this namespace: another control plane is up before anything happens to this one.
     kit.create("clusters-other", "other", |_| {}).await;
     kit.available("clusters-other", "other").await;
@@ -51,7 +54,7 @@ async fn a_control_plane_answers_by_name_with_three_of_everything_and_only_if_it
         "{:#}",
         untouched.data
     );
-    kit.operator(ns).await;
+    prod.create_operator(&here).await.unwrap();
     let plane = kit.available(ns, "prod").await;
     assert_eq!(
         plane.data["status"]["controlPlaneEndpoint"],
