@@ -51,7 +51,7 @@ pub use render::{Materials, Rendered, render};
 pub use scope::Scope;
 
 /// What keeps a control plane from being rendered.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     #[error(
         "the release {version} has no image {key:?}, which {component} runs: use a release that has it, or name one with the annotation hypershift.openshift.io/image-overrides"

@@ -5,6 +5,7 @@
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Everything rendering knows.
 #[derive(Clone, Debug)]
@@ -114,13 +115,13 @@ impl Identity {
 }
 
 /// What is installed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     pub image: String,
     pub version: String,
     pub kubernetes: String,
-    /// Images by their key in the payload.
-    pub images: BTreeMap<String, String>,
+    /// Images by their key in the payload; shared by all control planes of a version.
+    pub images: Arc<BTreeMap<String, String>>,
     /// The image with our own programs.
     pub ours: String,
     /// `source=mirror,…` as the programs take it.
@@ -231,7 +232,7 @@ pub struct Pods {
 }
 
 /// What is known of the cluster everything runs in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Management {
     /// OpenShift picks user ids itself and has Routes.
     pub openshift: bool,

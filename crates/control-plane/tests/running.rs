@@ -2,7 +2,7 @@
 
 use crate::world::release;
 use apis::hypershift::HostedControlPlane;
-use control_plane::operate::{self, Surroundings};
+use control_plane::operate::{self, Setup, Surroundings, Tenants};
 use control_plane::scope::{Management, Release, Scope};
 use ek_controllers::all;
 use ek_node::{NodeSpec, Nodes, StageSet};
@@ -61,6 +61,10 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource
 
 impl World {
     async fn start() -> World {
+        World::serving(Tenants::all()).await
+    }
+
+    async fn serving(tenants: Arc<Tenants>) -> World {
         let dir = tempfile::tempdir().unwrap();
         let server = ApiServer::start(Config::memory()).await.unwrap();
         let mut options = ek_node::Options::new(dir.path());
@@ -118,8 +122,16 @@ impl World {
         ];
         let served = served.map(str::to_owned).into();
         let random = clock::Random::seeded(7);
-        let handle =
-            operate::start(&mut runtime, &client, served, clock::system(), &random, Arc::new(Told), &metrics);
+        let setup = Setup {
+            served,
+            clock: clock::system(),
+            random: &random,
+            around: Arc::new(Told),
+            metrics: &metrics,
+            tenants: tenants.clone(),
+            namespace: None,
+        };
+        let handle = operate::start(&mut runtime, &client, setup);
         let stop = CancellationToken::new();
         tokio::spawn(runtime.run(stop.clone()));
         World { server, handle, stop, metrics, _dir: dir }
@@ -191,12 +203,38 @@ impl World {
         lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
     }
 
-    /// Objects that were really written.
-    fn writes(&self) -> i64 {
+    /// Objects that were rendered to be applied, written or not.
+    fn applies(&self) -> i64 {
         let text = self.metrics.text();
-        let lines =
-            text.lines().filter(|l| l.starts_with("reconcile_applies_total") && !l.contains("skipped"));
+        let lines = text.lines().filter(|l| l.starts_with("reconcile_applies_total"));
         lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
+    }
+
+    /// Asks for a run and waits for its end.
+    async fn run(&self) {
+        let runs = self.runs();
+        self.handle.poke("clusters-demo/demo");
+        let run = async {
+            while self.runs() == runs {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
+    }
+
+    /// Waits until nothing is waited for, and nothing moves any more.
+    async fn settled(&self) {
+        let settled = async {
+            loop {
+                let runs = self.runs();
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                let waiting = self.handle.explain("clusters-demo/demo").waiting;
+                if waiting.is_empty() && self.runs() == runs {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap();
     }
 }
 
@@ -231,27 +269,57 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
     let o = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap().unwrap();
     assert_eq!(o.data["status"]["controlPlaneVersion"]["history"].as_array().unwrap().len(), 2);
     assert_eq!(condition(&o, "Available")["status"], "True", "it was never away");
-    // Settled: more runs write nothing.
-    let settled = async {
-        while !w.handle.explain("clusters-demo/demo").waiting.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), settled).await.unwrap();
-    let (before, version) = (w.writes(), w.planes().get("demo").await.unwrap().metadata.resource_version);
-    for _ in 0..15 {
-        let runs = w.runs();
-        w.handle.poke("clusters-demo/demo");
-        let run = async {
-            while w.runs() == runs {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
+    // Settled: more runs write nothing, and do not even render.
+    w.settled().await;
+    let (before, version) = (w.applies(), w.planes().get("demo").await.unwrap().metadata.resource_version);
+    for _ in 0..100 {
+        w.run().await;
     }
-    assert_eq!(w.writes(), before, "nothing was applied");
+    assert_eq!(w.applies(), before, "nothing was rendered");
     let now = w.planes().get("demo").await.unwrap().metadata.resource_version;
     assert_eq!(now, version);
+
+    // Somebody changes what is ours, or takes it away: it is put right, and nothing else is looked at.
+    let deployments = w.api("apps", "v1", "Deployment", "deployments");
+    let other = json!({"spec": {"replicas": 7, "template": {"spec": {"priorityClassName": null}}}});
+    deployments.patch("dns-operator", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
+    let maps = w.api("", "v1", "ConfigMap", "configmaps");
+    maps.delete("kas-config", &Default::default()).await.unwrap();
+    let right = |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| {
+            o.data["spec"]["replicas"] == 1
+                && o.data["spec"]["template"]["spec"]["priorityClassName"] == "hypershift-control-plane"
+        })
+    };
+    let wait = kube::runtime::wait::await_condition(deployments, "dns-operator", right);
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    let wait =
+        kube::runtime::wait::await_condition(maps, "kas-config", |o: Option<&DynamicObject>| o.is_some());
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    w.settled().await;
+    let repaired = w.applies() - before;
+    assert!((2..60).contains(&repaired), "{repaired} objects were applied to repair two");
+    w.stop.cancel();
+}
+
+/// Nothing is done in a namespace that is not served; when it is, at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_serves_whom_it_admits() {
+    let tenants = Tenants::admitted();
+    let w = World::serving(tenants.clone()).await;
+    w.create(|_| {}).await;
+    w.run().await;
+    assert_eq!(w.applies(), 0);
+    assert!(w.planes().get("demo").await.unwrap().data.get("status").is_none());
+    tenants.admit("clusters-demo");
+    w.until("InfrastructureReady", "False").await;
+    tenants.dismiss("clusters-demo");
+    w.give_address().await;
+    w.run().await;
+    let o = w.planes().get("demo").await.unwrap();
+    assert_eq!(condition(&o, "InfrastructureReady")["status"], "False", "nobody looks any more");
+    tenants.admit("clusters-demo");
+    w.until("Available", "True").await;
     w.stop.cancel();
 }
 

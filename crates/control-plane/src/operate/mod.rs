@@ -6,33 +6,37 @@
 //!          └── conditions, one write <── progress (pure) <── workloads as they are
 //! ```
 //!
-//! A run reads views only, plans, and applies what differs; a settled control plane costs no request. Components do not
-//! wait in line: each is applied as soon as what it depends on is rolled out at the wanted version, which a watch tells.
-//! During an upgrade a component that has to wait goes on in its old version.
+//! A run reads views only, plans, and applies what differs; a settled control plane renders nothing and costs no request
+//! ([`memo`]). Components do not wait in line: each is applied as soon as what it depends on is rolled out at the wanted
+//! version, which a watch tells. During an upgrade a component that has to wait goes on in its old version.
+//!
+//! A run is made when something of the control plane changed, and when something it knows ends: certificates, and pauses.
+//! Only an API that should answer and does not is asked again by the clock.
 
+mod memo;
 mod objects;
 mod progress;
+mod tell;
+mod tenants;
 mod views;
 mod watches;
+mod work;
 
 pub use progress::{Progress, Rollout, Turn, progress};
+pub use tenants::Tenants;
 pub use views::Views;
-pub use watches::{KINDS, start};
+pub use watches::{KINDS, Setup, start};
 
-use crate::certificates::plan::{self, Kind};
 use crate::facts::{self, Around};
 use crate::scope::{Release, Scope};
-use crate::{Error as RenderError, publish, render, table};
 use apis::hypershift::HostedControlPlane;
 use clock::SharedClock;
 use futures::future::BoxFuture;
-use jiff::SignedDuration;
-use kube::core::DynamicObject;
-use objects::{component_status, secret_of};
-use progress::conditions;
-use reconcile::conditions::Conditions;
-use reconcile::{Applier, Controller, Desired, Failure, Outcome, Pause, Waiting, chain, split};
-use serde_json::{Value, json};
+use jiff::{SignedDuration, Timestamp};
+use memo::{Memo, Sum};
+use parking_lot::Mutex;
+use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What an operator must be told about the world around it.
@@ -56,7 +60,17 @@ pub struct Operator {
     pub applier: Applier,
     pub clock: SharedClock,
     pub around: Arc<dyn Surroundings>,
+    pub tenants: Arc<Tenants>,
+    memos: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Memo>>>>,
 }
+
+/// An API that answered is believed for this long, unless its pods change. It is asked when there is a run, never for
+/// its own sake.
+const BELIEVED: SignedDuration = SignedDuration::from_secs(60);
+/// How soon one that did not answer is asked again: nobody watches an address from outside.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
+/// How soon a registry that had no release for us is asked again.
+const RELEASE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
 impl Controller for Operator {
     fn name(&self) -> &'static str {
@@ -69,255 +83,132 @@ impl Controller for Operator {
 }
 
 /// Why a control plane is not further along than it is.
+#[derive(Clone, Debug)]
 struct Held {
     kind: &'static str,
     reason: &'static str,
     message: String,
 }
 
+/// What a run has to go by.
+struct Pass<'a> {
+    seen: &'a kube::core::DynamicObject,
+    scope: &'a Scope,
+    /// Of the facts.
+    sum: Sum,
+    progress: &'a Progress,
+    now: Timestamp,
+}
+
+/// What a run found.
+#[derive(Default)]
+struct Found {
+    held: Option<Held>,
+    waiting: Vec<Waiting>,
+    /// When something has to be done again although nothing happened.
+    until: Option<Timestamp>,
+}
+
 impl Operator {
+    pub fn new(
+        views: Views,
+        applier: Applier,
+        clock: SharedClock,
+        around: Arc<dyn Surroundings>,
+        tenants: Arc<Tenants>,
+    ) -> Operator {
+        Operator { views, applier, clock, around, tenants, memos: Mutex::default() }
+    }
+
     async fn run(&self, key: &str) -> Result<Outcome, Failure> {
         let (namespace, name) = split(key);
-        let Some(seen) = self.views.planes.get(namespace, name) else { return Ok(Outcome::Done) };
-        if seen.metadata.deletion_timestamp.is_some() {
-            // Everything is owned by the object and goes with it.
+        let seen = self.views.planes.get(namespace, name);
+        // Everything is owned by the object and goes with it.
+        let seen = seen.filter(|s| s.metadata.deletion_timestamp.is_none() && self.tenants.serves(namespace));
+        let Some(seen) = seen else {
+            self.memos.lock().remove(key);
             return Ok(Outcome::Done);
-        }
-        let hcp: HostedControlPlane = serde_json::from_value(serde_json::to_value(&*seen)?)?;
+        };
+        let memo = self.memos.lock().entry(key.to_owned()).or_default().clone();
+        let mut memo = memo.lock().await;
+        let hcp = memo.read(&seen)?;
         let now = self.clock.now();
         match Pause::read(hcp.spec.paused_until.as_deref(), now) {
             Ok(Pause::Forever) => return Ok(Outcome::Done),
             Ok(Pause::Until(t)) => return Ok(Outcome::After(t.duration_since(now))),
             Ok(Pause::No) | Err(_) => {}
         }
-        let mut waiting = Vec::new();
-        let held = self.work(&seen, &hcp, &mut waiting).await?;
-        let scope = self.scope(&hcp).await.ok();
-        let health = match &scope {
-            Some(s) if self.views.rollout(namespace, "kube-apiserver").available => {
-                self.around.healthy(s).await
+        memo.pending.settle(&self.applier, |kind, name| self.views.seen(namespace, kind, name));
+        let (scope, sum) = match self.scope(&mut memo, &hcp).await {
+            Ok(facts) => facts,
+            Err(held) => {
+                self.tell(&seen, None, Some(&held), &Err(held.message.clone())).await?;
+                return Ok(Outcome::Waiting {
+                    on: vec![Waiting::new(held.message, "the condition says more", now)],
+                    // A registry tells nobody when it is back.
+                    again: (held.kind == "ValidReleaseInfo").then_some(RELEASE_AGAIN),
+                });
             }
-            _ => Err("the API server is not available yet".to_owned()),
         };
-        let progress = scope.as_ref().map(|s| progress(s, &|n| self.views.rollout(namespace, n)));
-        let at = KINDS.plane().at(namespace, name);
-        self.applier
-            .status(&at, &seen, |o| status(o, scope.as_ref(), progress.as_ref(), held.as_ref(), &health, now))
-            .await?;
-        if let Some(p) = &progress {
-            self.component_statuses(&seen, namespace, p).await?;
-            waiting.extend(p.waiting(now));
-        }
-        // Nobody watches an address from outside; it is asked again until it answers.
-        let again = health.is_err().then(|| SignedDuration::from_secs(2));
-        match waiting.is_empty() && again.is_none() {
-            true => Ok(Outcome::Done),
-            false => Ok(Outcome::Waiting { on: waiting, again }),
-        }
+        let progress = progress(&scope, &|n| self.views.rollout(namespace, n));
+        let pass = Pass { seen: &seen, scope: &scope, sum, progress: &progress, now };
+        let mut found = Found::default();
+        // What could not be done does not keep us from saying how things are.
+        let done = self.work(&pass, &mut memo, &mut found).await;
+        let health = self.health(&pass, &mut memo).await;
+        self.tell(&seen, Some(&pass), found.held.as_ref(), &health).await?;
+        self.tell_components(&pass, &mut memo).await?;
+        done?;
+        found.waiting.extend(progress.waiting(now));
+        let until = found.until.map(|t| t.duration_since(now).max(SignedDuration::ZERO));
+        let again = if health.is_err() { Some(ASK_AGAIN) } else { until };
+        Ok(match (found.waiting.is_empty() && health.is_ok(), again) {
+            (true, None) => Outcome::Done,
+            (true, Some(after)) => Outcome::After(after),
+            (false, again) => Outcome::Waiting { on: found.waiting, again },
+        })
     }
 
-    async fn scope(&self, hcp: &HostedControlPlane) -> Result<Scope, Held> {
+    async fn scope(&self, memo: &mut Memo, hcp: &HostedControlPlane) -> Result<(Arc<Scope>, Sum), Held> {
         let release = self.around.release(hcp).await.map_err(|e| Held {
             kind: "ValidReleaseInfo",
             reason: "MissingReleaseImages",
             message: chain(&*e).to_string(),
         })?;
         let namespace = hcp.metadata.namespace.clone().unwrap_or_default();
+        let (given, management) = (self.views.given(&namespace), self.around.management(&namespace));
+        if let Some(known) = memo.facts(&given, &management, &release) {
+            return Ok(known);
+        }
         let around = Around {
             release,
-            management: self.around.management(&namespace),
-            given: self.views.given(&namespace),
+            management: management.clone(),
+            given: given.clone(),
             vault_reader: self.around.vault_reader(),
         };
-        facts::read(hcp, &around).map_err(|e| Held {
+        let scope = facts::read(hcp, &around).map_err(|e| Held {
             kind: "ValidHostedControlPlaneConfiguration",
             reason: "InvalidConfiguration",
             message: e.to_string(),
-        })
+        })?;
+        let scope = Arc::new(scope);
+        let sum = memo.keep(given, management, scope.clone());
+        Ok((scope, sum))
     }
 
-    /// One pass: what can be done is done; what holds the rest up is returned.
-    async fn work(
-        &self,
-        seen: &DynamicObject,
-        hcp: &HostedControlPlane,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Option<Held>, Failure> {
-        let scope = match self.scope(hcp).await {
-            Ok(scope) => scope,
-            Err(held) => return Ok(Some(held)),
+    /// Whether the API answers. Who answered a moment ago and has not changed since is not asked again.
+    async fn health(&self, pass: &Pass<'_>, memo: &mut Memo) -> Result<(), String> {
+        let Some(api) = pass.progress.rollout("kube-apiserver").filter(|r| r.available) else {
+            memo.answered = None;
+            return Err("the API server is not available yet".to_owned());
         };
-        let now = self.clock.now();
-        self.apply(seen, publish::objects(&scope)).await?;
-        self.apply(seen, crate::policies(&scope, &[])).await?;
-        if scope.endpoints.api.host.is_empty() {
-            waiting.push(Waiting::new(
-                "an address of Service kube-apiserverlb",
-                "the management cluster's cloud provider gives it; see `kubectl describe service kube-apiserverlb`",
-                now,
-            ));
-            return Ok(Some(Held {
-                kind: "InfrastructureReady",
-                reason: "WaitingOnInfrastructureReady",
-                message: "the API's load balancer has no address yet".into(),
-            }));
+        let looks = memo::sum(&format!("{:?}{api:?}", pass.scope.endpoints.api));
+        let fresh = |at: Timestamp| pass.now.duration_since(at) < BELIEVED;
+        if memo.answered.is_some_and(|(l, at)| l == looks && fresh(at)) {
+            return Ok(());
         }
-        let kept = self.views.kept(&scope.namespace);
-        let rotations = |ca: &str| self.views.rotation(seen, &scope.namespace, ca);
-        let issued = match plan::plan(&scope, &kept, &rotations, now) {
-            Ok(plan) => plan,
-            Err(e) => {
-                let message =
-                    format!("{}; restore the Secret, or delete it to have everything issued anew", chain(&e));
-                return Ok(Some(Held {
-                    kind: "ValidHostedControlPlaneConfiguration",
-                    reason: "InvalidCertificates",
-                    message,
-                }));
-            }
-        };
-        let secrets: Vec<Value> = issued.writes.iter().map(|w| secret_of(&scope, w)).collect();
-        let wrote = !secrets.is_empty();
-        self.apply(seen, secrets).await?;
-        self.once(seen, &scope).await?;
-        if wrote {
-            // Rendered when the views have seen them: what pods mount is part of their hash.
-            waiting.push(Waiting::new(
-                "certificates that were just issued",
-                "nothing: they are on their way",
-                now,
-            ));
-            return Ok(None);
-        }
-        self.components(seen, &scope).await
+        let health = self.around.healthy(pass.scope).await;
+        memo.answered = health.is_ok().then_some((looks, pass.now));
+        health
     }
-
-    async fn components(&self, seen: &DynamicObject, scope: &Scope) -> Result<Option<Held>, Failure> {
-        let turns = progress(scope, &|n| self.views.rollout(&scope.namespace, n));
-        let materials = self.views.kept(&scope.namespace);
-        let mut objects = Vec::new();
-        for component in table::all() {
-            if turns.turn(component.name) != Turn::Now {
-                continue;
-            }
-            match render::one(scope, component, &materials) {
-                Ok(rendered) => objects.extend(rendered.objects.into_iter().map(|mut o| {
-                    objects::mark(scope, &mut o);
-                    o
-                })),
-                Err(e @ RenderError::Image { .. }) => {
-                    return Ok(Some(Held {
-                        kind: "ValidReleaseInfo",
-                        reason: "MissingReleaseImages",
-                        message: e.to_string(),
-                    }));
-                }
-                Err(e) => {
-                    return Ok(Some(Held {
-                        kind: "ValidHostedControlPlaneConfiguration",
-                        reason: "InvalidConfiguration",
-                        message: e.to_string(),
-                    }));
-                }
-            }
-        }
-        self.apply(seen, objects).await?;
-        Ok(None)
-    }
-
-    /// Applies objects of this control plane; kinds that the management cluster does not serve are passed over.
-    async fn apply(&self, owner: &DynamicObject, objects: Vec<Value>) -> Result<(), Failure> {
-        let mut desired: Vec<Desired> = Vec::with_capacity(objects.len());
-        for mut object in objects {
-            if !self.views.serves(&object) {
-                continue;
-            }
-            objects::finish(&mut object, owner);
-            desired.push(self.applier.desired(object)?);
-        }
-        self.applier.apply_all(&desired).await.into_result()?;
-        Ok(())
-    }
-
-    /// Secrets of random text, made once and kept.
-    async fn once(&self, owner: &DynamicObject, scope: &Scope) -> Result<(), Failure> {
-        for (name, key, bytes) in crate::certificates::generated(scope) {
-            if self.views.kept(&scope.namespace).has(Kind::Secret, name) {
-                continue;
-            }
-            let text = objects::random_text(&self.views.random, key, bytes);
-            let mut object = objects::text_secret(scope, name, key, &text);
-            objects::finish(&mut object, owner);
-            let desired = self.applier.desired(object)?;
-            let at = desired.at().clone();
-            self.applier.create_once(&at, || Ok(desired)).await?;
-        }
-        Ok(())
-    }
-
-    async fn component_statuses(
-        &self,
-        owner: &DynamicObject,
-        namespace: &str,
-        p: &Progress,
-    ) -> Result<(), Failure> {
-        let now = self.clock.now();
-        for (name, turn, rollout) in p.iter() {
-            if !self.views.components_served() {
-                return Ok(());
-            }
-            let there = self.views.components.get(namespace, name);
-            let Some(there) = there else {
-                let mut object = json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "ControlPlaneComponent",
-                    "metadata": {"name": name, "namespace": namespace}, "spec": {}});
-                objects::finish(&mut object, owner);
-                self.applier.apply(&self.applier.desired(object)?).await?;
-                continue;
-            };
-            let at = KINDS.component().at(namespace, name);
-            self.applier
-                .status(&at, &there, |o| component_status(o, turn, rollout, p.version(), now))
-                .await?;
-        }
-        Ok(())
-    }
-}
-
-/// The status of a control plane; pure.
-fn status(
-    o: &DynamicObject,
-    scope: Option<&Scope>,
-    progress: Option<&Progress>,
-    held: Option<&Held>,
-    health: &Result<(), String>,
-    now: jiff::Timestamp,
-) -> Value {
-    let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
-    let generation = o.metadata.generation;
-    let mut all = Conditions::of(&status);
-    let was_available = status["initialized"] == true;
-    let held = held.map(|h| (h.kind, h.reason, h.message.as_str()));
-    for finding in conditions(scope, progress, held, health, was_available) {
-        all.set(finding, generation, now);
-    }
-    let available = all.is_true("Available");
-    status["ready"] = json!(available);
-    status["initialized"] = json!(was_available || available);
-    status["externalManagedControlPlane"] = json!(true);
-    if let Some(s) = scope {
-        status["controlPlaneEndpoint"] = json!({"host": s.endpoints.api.host, "port": s.endpoints.api.port});
-        status["kubeConfig"] = json!({"name": "admin-kubeconfig", "key": "kubeconfig"});
-        if s.oauth() {
-            status["kubeadminPassword"] = json!({"name": "kubeadmin-password"});
-            let e = &s.endpoints.oauth;
-            status["oauthCallbackURLTemplate"] =
-                json!(format!("https://{}:{}/oauth2callback/[identity-provider-name]", e.host, e.port));
-        }
-        if let Some(p) = progress {
-            status["controlPlaneVersion"] =
-                progress::history(&status["controlPlaneVersion"], s, p, generation, now);
-        }
-    }
-    status["conditions"] = all.to_value();
-    status
 }

@@ -21,6 +21,8 @@ pub struct Rollout {
     pub version: String,
     pub ready: i64,
     pub wanted: i64,
+    /// The resourceVersion this is of.
+    pub seen: u64,
 }
 
 impl Rollout {
@@ -56,10 +58,10 @@ impl Rollout {
             "Job" => (is("Complete"), is("Complete")),
             _ => (true, true),
         };
-        Rollout { there: true, available, complete, version, ready: n("readyReplicas"), wanted }
+        Rollout { there: true, available, complete, version, ready: n("readyReplicas"), wanted, seen: 0 }
     }
 
-    fn done(&self, version: &str) -> bool {
+    pub fn done(&self, version: &str) -> bool {
         self.there && self.available && self.complete && self.version == version
     }
 }
@@ -84,13 +86,14 @@ pub struct Progress {
 pub fn progress(scope: &Scope, rollout: &dyn Fn(&str) -> Rollout) -> Progress {
     let version = scope.release.version.clone();
     let wanted = |name: &str| table::find(name).is_some_and(|c| (c.when)(scope));
+    let rollouts: BTreeMap<&str, Rollout> = table::all().iter().map(|c| (c.name, rollout(c.name))).collect();
+    let done = |name: &str| rollouts.get(name).is_some_and(|r| r.done(&version));
     let components = table::all()
         .iter()
         .map(|c| {
-            let now = rollout(c.name);
+            let now = rollouts.get(c.name).cloned().unwrap_or_default();
             // What is not part of this cluster is not waited for.
-            let open: Vec<&'static str> =
-                c.dependencies().filter(|d| wanted(d) && !rollout(d).done(&version)).collect();
+            let open: Vec<&'static str> = c.dependencies().filter(|d| wanted(d) && !done(d)).collect();
             let turn = match (wanted(c.name), open.is_empty()) {
                 (false, _) => Turn::Unwanted,
                 (true, true) => Turn::Now,
@@ -118,7 +121,7 @@ impl Progress {
         self.components.iter().filter(|(_, (t, _, _))| *t != Turn::Unwanted).map(|(n, (t, r, _))| (*n, *t, r))
     }
 
-    fn rollout(&self, name: &str) -> Option<&Rollout> {
+    pub fn rollout(&self, name: &str) -> Option<&Rollout> {
         self.components.get(name).map(|(_, r, _)| r)
     }
 
