@@ -97,17 +97,26 @@ impl KubeconfigFrom {
 
     /// The kubeconfig's current context, led to where its host really is.
     pub(crate) async fn config(&self, place: &dyn Place) -> Result<kube::Config, ConnectError> {
-        let of = self.to_string();
-        let parse = |e: KubeconfigError| ConnectError::Parse { of: of.clone(), source: Box::new(e) };
-        let mut file = Kubeconfig::from_yaml(&self.text(place).await?).map_err(parse)?;
-        checked(&of, &mut file, place)?;
-        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-        routed(config.map_err(parse)?, place)
+        config_of(&self.to_string(), &self.text(place).await?, place).await
     }
 
-    pub(crate) async fn client(&self, place: &dyn Place) -> Result<kube::Client, ConnectError> {
+    /// A client by what the kubeconfig says now.
+    pub async fn client(&self, place: &dyn Place) -> Result<kube::Client, ConnectError> {
         client_of(self.config(place).await?, &self.to_string())
     }
+}
+
+/// A client by a kubeconfig that was put together by the caller; `of` is what errors call it.
+pub async fn client_by_text(of: &str, text: &str, place: &dyn Place) -> Result<kube::Client, ConnectError> {
+    client_of(config_of(of, text, place).await?, of)
+}
+
+async fn config_of(of: &str, text: &str, place: &dyn Place) -> Result<kube::Config, ConnectError> {
+    let parse = |e: KubeconfigError| ConnectError::Parse { of: of.to_owned(), source: Box::new(e) };
+    let mut file = Kubeconfig::from_yaml(text).map_err(parse)?;
+    checked(of, &mut file, place)?;
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    routed(config.map_err(parse)?, place)
 }
 
 pub(crate) fn client_of(config: kube::Config, of: &str) -> Result<kube::Client, ConnectError> {

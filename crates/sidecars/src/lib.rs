@@ -20,13 +20,13 @@ mod place;
 pub mod prober;
 mod words;
 
-pub use connect::{ConnectError, KubeconfigFrom};
+pub use connect::{ConnectError, KubeconfigFrom, client_by_text};
 pub use file::FileError;
 pub use place::{Machine, Place, Timing};
 pub use words::{UsageError, parse};
 
 /// An error with what caused it, for a line of a log.
-pub(crate) fn chain(e: &dyn std::error::Error) -> String {
+pub fn chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut source = e.source();
     while let Some(s) = source {

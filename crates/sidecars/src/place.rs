@@ -21,6 +21,9 @@ pub trait Place: Send + Sync + 'static {
 
     /// Writes a line to the log.
     fn say(&self, line: &str);
+
+    /// Told after a file was replaced; on a machine whoever cares looks for itself.
+    fn replaced(&self, _path: &str) {}
 }
 
 /// Time and chance.
@@ -38,7 +41,7 @@ impl Timing {
     }
 
     /// Waits until the clock shows this, or for word to stop; whether it was the clock.
-    pub(crate) async fn until(&self, at: Timestamp, stop: &CancellationToken) -> bool {
+    pub async fn until(&self, at: Timestamp, stop: &CancellationToken) -> bool {
         loop {
             let left = at.duration_since(self.clock.now());
             let Ok(left) = Duration::try_from(left) else { return !stop.is_cancelled() };

@@ -133,6 +133,7 @@ async fn mint(args: &Args, place: &dyn Place, timing: &Timing) -> Result<Timesta
         move || file::replace(&path, status.token.as_bytes(), &salt)
     });
     written.await.map_err(|e| FileError::Write { path, source: std::io::Error::other(e) })??;
+    place.replaced(target);
     Ok(status.expiration_timestamp.0)
 }
 
