@@ -152,6 +152,7 @@ impl World {
             metrics: &metrics,
             tenants: management.gate.tenants.clone(),
             namespace: None,
+            only: operate::Only::default(),
         };
         let planes = operate::start(&mut runtime, &client, setup);
         let stop = CancellationToken::new();

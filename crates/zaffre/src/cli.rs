@@ -79,6 +79,7 @@ pub struct Serve {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum ServeWhat {
     /// A Kubernetes API server
     ///
@@ -108,6 +109,24 @@ pub enum ServeWhat {
         zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
         kubectl -n clusters-demo get controlplanecomponents")]
     ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
+    /// Keep a token of a guest's service account fresh in a file
+    ///
+    /// The sidecar that gives control plane components their Azure identity: the token is what Entra ID exchanges. The
+    /// account is made if it is not there; the token is renewed at 80 % of its life at the latest, and 10 s after any
+    /// failure. Runs until Ctrl-C or SIGTERM, or once with --oneshot.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve token-minter --kubeconfig kc --service-account-namespace kube-system \\\n    \
+        --service-account-name azure-cloud-provider --token-file ./token --oneshot\n  \
+        cut -d. -f2 token | tr _- /+ | base64 -d 2> /dev/null     what Entra ID will see")]
+    TokenMinter(sidecars::minter::Args),
+    /// Wait until a guest's API answers and serves what is needed, then end
+    ///
+    /// The initial container of components that would otherwise start in vain. What is missing is said, once each.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve availability-prober --target https://127.0.0.1:6443/readyz\n  \
+        zaffre serve availability-prober --target https://127.0.0.1:6443/readyz --kubeconfig kc \\\n    \
+        --required-api=operator.openshift.io,v1,Storage")]
+    AvailabilityProber(sidecars::prober::Args),
 }
 
 #[derive(Debug, Args)]
