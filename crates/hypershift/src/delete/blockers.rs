@@ -28,9 +28,13 @@ fn one(b: &Left) -> String {
 
 /// What to look at, and what to do about it.
 fn advice(layer: Layer, cluster: &str, home: &str) -> String {
-    let force = |word: &str| format!("`kubectl annotate hostedcluster -n {home} {cluster} --overwrite {FORCE}={word}`");
+    let force = |word: &str| {
+        format!("`kubectl annotate hostedcluster -n {home} {cluster} --overwrite {FORCE}={word}`")
+    };
     match layer {
-        Layer::Pools => "see `kubectl describe nodepool` of each: its machines are drained and deleted first".to_owned(),
+        Layer::Pools => {
+            "see `kubectl describe nodepool` of each: its machines are drained and deleted first".to_owned()
+        }
         Layer::Machines => format!(
             "see the machines' conditions and the logs of Deployment capi-provider; check that the identity nodePoolManagement may delete in Azure; give the machines up (Azure keeps what is left of them) with {}",
             force("machines")
@@ -60,10 +64,17 @@ pub fn finding(step: &Step, home: &str, cluster: &str) -> Finding {
         false => format!("deletion is at {}: waiting for {what}", layer.word()),
     };
     if step.forced && !step.blockers.is_empty() {
-        message.push_str(&format!("; forced by {FORCE}: what its finalizers would have cleaned up in Azure may be left there"));
+        message.push_str(&format!(
+            "; forced by {FORCE}: what its finalizers would have cleaned up in Azure may be left there"
+        ));
     }
     if !step.overdue || step.blockers.is_empty() {
-        return Finding::new(DELETION_BLOCKED, Status::False, &format!("{}Deleting", layer.reason()), message);
+        return Finding::new(
+            DELETION_BLOCKED,
+            Status::False,
+            &format!("{}Deleting", layer.reason()),
+            message,
+        );
     }
     let minutes = layer.patience().as_mins();
     let advice = advice(layer, cluster, home);

@@ -167,15 +167,20 @@ pub struct Step {
 
 /// The next step. Pure.
 pub fn step(r: &Remains, now: Timestamp) -> Step {
-    let forced = |layer: Layer| r.force.iter().any(|w| matches!(w.as_str(), "all" | "true") || w == layer.word());
+    let forced =
+        |layer: Layer| r.force.iter().any(|w| matches!(w.as_str(), "all" | "true") || w == layer.word());
     let (layer, acts, blockers) = next(r, now, &forced);
     let since = blockers.iter().filter_map(|b| b.since).min().unwrap_or(r.began.max(now_or(r, layer, now)));
     let due = since.checked_add(layer.patience()).unwrap_or(Timestamp::MAX);
     let again = match layer {
-        Layer::Grace => r.grace.zip(r.destroyed).and_then(|(g, d)| d.checked_add(g).ok()).map(|t| t.duration_since(now)),
+        Layer::Grace => {
+            r.grace.zip(r.destroyed).and_then(|(g, d)| d.checked_add(g).ok()).map(|t| t.duration_since(now))
+        }
         Layer::Gone => None,
         // Something is said when the deadline passes, whether or not anything happens; machines have one of their own.
-        _ => Some(due.duration_since(now).max(SignedDuration::from_secs(30)).min(SignedDuration::from_mins(1))),
+        _ => {
+            Some(due.duration_since(now).max(SignedDuration::from_secs(30)).min(SignedDuration::from_mins(1)))
+        }
     };
     Step { layer, acts, blockers, since, overdue: now >= due, forced: forced(layer), again }
 }

@@ -88,13 +88,19 @@ fn layers_go_in_order_from_wherever_it_begins() {
 
 #[test]
 fn a_layer_that_hangs_says_who_holds_it_since_when_and_what_to_do() {
-    let r = Remains { plane: Some(left("HostedControlPlane a-b/b", Some(5), &["x/finalizer"])), ..Remains::default() };
+    let r = Remains {
+        plane: Some(left("HostedControlPlane a-b/b", Some(5), &["x/finalizer"])),
+        ..Remains::default()
+    };
     let early = step(&r, at(19));
     assert!(early.acts.is_empty() && !early.overdue);
     assert_eq!(finding(&early, "a", "b").reason, "ControlPlaneDeleting");
     let late = step(&r, at(20));
     let f = finding(&late, "a", "b");
-    assert_eq!((f.status, f.reason.as_str()), (reconcile::conditions::Status::True, "ControlPlaneDeadlineExceeded"));
+    assert_eq!(
+        (f.status, f.reason.as_str()),
+        (reconcile::conditions::Status::True, "ControlPlaneDeadlineExceeded")
+    );
     for part in [
         "HostedControlPlane a-b/b",
         "since 1970-01-01T00:05:00Z",
@@ -118,7 +124,10 @@ fn force_takes_finalizers_off_where_it_is_said_and_nowhere_else() {
 
 #[test]
 fn machines_that_azure_keeps_refusing_are_given_up_and_no_others() {
-    let machine = |name: &str, refused: Option<i64>| Machine { left: left(name, Some(0), &["f"]), refused: refused.map(at) };
+    let machine = |name: &str, refused: Option<i64>| Machine {
+        left: left(name, Some(0), &["f"]),
+        refused: refused.map(at),
+    };
     let mut r = Remains {
         cluster: Some(left("cluster", Some(0), &["c"])),
         machines: vec![machine("refused", Some(2)), machine("slow", None)],

@@ -54,7 +54,8 @@ fn left(kind: &str, o: &DynamicObject) -> Left {
 /// Azure's refusal, as the machine reports it.
 fn machine(o: &DynamicObject) -> Machine {
     let mut left = left("AzureMachine", o);
-    let ready = o.data["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready");
+    let ready =
+        o.data["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready");
     let refused = ready.filter(|c| c["status"] == "False" && c["reason"] == "DeletionFailed");
     left.note = refused.and_then(|c| c["message"].as_str()).unwrap_or_default().to_owned();
     // The condition may be older than the deletion.
@@ -85,8 +86,11 @@ impl Operator {
                     note: String::new(),
                 })
                 .collect(),
-            keep_namespace: annotated(annotation::SKIP_DELETE_CONTROL_PLANE_NAMESPACE).is_some_and(|v| v == "true"),
-            force: annotated(FORCE).map(|f| f.split(',').map(|w| w.trim().to_owned()).collect()).unwrap_or_default(),
+            keep_namespace: annotated(annotation::SKIP_DELETE_CONTROL_PLANE_NAMESPACE)
+                .is_some_and(|v| v == "true"),
+            force: annotated(FORCE)
+                .map(|f| f.split(',').map(|w| w.trim().to_owned()).collect())
+                .unwrap_or_default(),
             grace: annotated(annotation::DESTROY_GRACE_PERIOD).and_then(delete::go_duration),
             destroyed: destroyed(seen),
             traces: self.traces(hc, &namespace, ours),
@@ -133,7 +137,11 @@ impl Operator {
         roles || inputs::of(hc).iter().any(marked)
     }
 
-    pub(super) async fn remove(&self, seen: &Arc<DynamicObject>, hc: &HostedCluster) -> Result<Outcome, Failure> {
+    pub(super) async fn remove(
+        &self,
+        seen: &Arc<DynamicObject>,
+        hc: &HostedCluster,
+    ) -> Result<Outcome, Failure> {
         let now = self.clock.now();
         let held = seen.metadata.finalizers.iter().flatten().any(|f| f == finalizer::HYPERSHIFT);
         if !held {
@@ -179,10 +187,15 @@ impl Operator {
     async fn let_go(&self, hc: &HostedCluster) -> Result<(), Failure> {
         let namespace = naming::namespace(hc);
         if let Some(plane) = self.views.planes.get(&namespace, naming::name(hc))
-            && self.views.spaces.get("", &namespace).is_none_or(|s| s.cluster.as_deref().is_none_or(|c| c == naming::key(hc)))
+            && self
+                .views
+                .spaces
+                .get("", &namespace)
+                .is_none_or(|s| s.cluster.as_deref().is_none_or(|c| c == naming::key(hc)))
         {
             let cleanup = naming::annotation(hc, annotation::CLEANUP_CLOUD_RESOURCES);
-            let has = plane.metadata.annotations.as_ref().and_then(|a| a.get(annotation::CLEANUP_CLOUD_RESOURCES));
+            let has =
+                plane.metadata.annotations.as_ref().and_then(|a| a.get(annotation::CLEANUP_CLOUD_RESOURCES));
             let mut patch = json!({});
             if cleanup.is_some() && cleanup != has.map(String::as_str) {
                 patch["metadata"]["annotations"][annotation::CLEANUP_CLOUD_RESOURCES] = json!(cleanup);
@@ -330,7 +343,11 @@ impl Operator {
                     }
                 } else if step.layer > Layer::Plane {
                     let gone = "the control plane is destroyed";
-                    all.set(Finding::new(condition::AVAILABLE, Status::False, reason::NOT_FOUND, gone), generation, now);
+                    all.set(
+                        Finding::new(condition::AVAILABLE, Status::False, reason::NOT_FOUND, gone),
+                        generation,
+                        now,
+                    );
                 }
                 for f in &findings {
                     all.set(f.clone(), generation, now);
@@ -346,7 +363,9 @@ impl Operator {
 /// When the last of it was seen to be gone.
 fn destroyed(seen: &DynamicObject) -> Option<Timestamp> {
     let all = Conditions::of(&seen.data["status"]);
-    all.get(condition::HOSTED_CLUSTER_DESTROYED).filter(|c| c.status == Status::True).map(|c| c.last_transition_time)
+    all.get(condition::HOSTED_CLUSTER_DESTROYED)
+        .filter(|c| c.status == Status::True)
+        .map(|c| c.last_transition_time)
 }
 
 /// Whether resource groups are there, asked now and then.
@@ -356,7 +375,13 @@ pub struct Groups(parking_lot::Mutex<std::collections::BTreeMap<String, (bool, T
 impl Groups {
     const AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
-    async fn gone(&self, key: &str, asked: &Asked, azure: &dyn crate::preflight::Preflight, now: Timestamp) -> bool {
+    async fn gone(
+        &self,
+        key: &str,
+        asked: &Asked,
+        azure: &dyn crate::preflight::Preflight,
+        now: Timestamp,
+    ) -> bool {
         if let Some((gone, until)) = self.0.lock().get(key)
             && now < *until
         {

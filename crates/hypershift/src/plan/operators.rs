@@ -151,7 +151,7 @@ fn chosen(hc: &HostedCluster, scope: &Scope) -> Scope {
         (annotation::CAPI_PROVIDER_AZURE_IMAGE, "azure-cluster-api-controllers"),
     ] {
         if let Some(chosen) = naming::annotation(hc, key) {
-            scope.release.images.insert(image.to_owned(), chosen.to_owned());
+            std::sync::Arc::make_mut(&mut scope.release.images).insert(image.to_owned(), chosen.to_owned());
         }
     }
     scope
