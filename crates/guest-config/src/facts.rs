@@ -3,6 +3,7 @@
 //! The control plane's own facts ([`control_plane::Scope`]) say most of it. The rest is what the control plane's
 //! namespace holds ([`Material`]) and a few fields only guests care about.
 
+use apis::common::Sensitive;
 use apis::hypershift::HostedControlPlane;
 use apis::hypershift::settings::AvailabilityPolicy;
 use control_plane::facts::{Around, Unusable, read};
@@ -99,7 +100,7 @@ pub struct Facts {
     pub data_plane: Option<DataPlane>,
     pub kubeadmin: Option<Kubeadmin>,
     /// Drawn at random; used only for what does not exist yet.
-    pub drawn: String,
+    pub drawn: Sensitive,
     pub channel: Option<String>,
     pub update_service: Option<String>,
     pub base_domain: String,
@@ -165,7 +166,7 @@ pub fn facts(hcp: &HostedControlPlane, told: &Told, material: Material) -> Resul
         backends: BTreeMap::new(),
         data_plane,
         kubeadmin: None,
-        drawn: String::new(),
+        drawn: Sensitive::default(),
         channel: spec.channel.clone().filter(|c| !c.is_empty()),
         update_service: shared.update_service.clone().filter(|c| !c.is_empty()),
         base_domain: format!("{prefix}{}", spec.dns.base_domain),

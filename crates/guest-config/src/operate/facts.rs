@@ -4,6 +4,7 @@ use super::{Error, Operator, asking};
 use crate::facts::{Facts, Kubeadmin, Material, Serving, facts};
 use crate::kinds;
 use crate::plan::{BACKENDS, SOURCE};
+use apis::common::Sensitive;
 use apis::hypershift::HostedControlPlane;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -92,7 +93,7 @@ impl Operator {
                 f.backends.extend(address.map(|a| (name.to_owned(), a)));
             }
         }
-        f.drawn = STANDARD.encode(self.random.bytes::<32>());
+        f.drawn = Sensitive(STANDARD.encode(self.random.bytes::<32>()));
         if f.scope.oauth() {
             f.kubeadmin = self.kubeadmin().await?;
         }

@@ -43,7 +43,7 @@ fn registry(f: &Facts, p: &mut Plan) {
         "apiVersion": "imageregistry.operator.openshift.io/v1", "kind": "Config", "metadata": {"name": "cluster"},
         "spec": {
             "managementState": if managed { "Managed" } else { "Removed" }, "replicas": replicas,
-            "rolloutStrategy": "RollingUpdate", "httpSecret": f.drawn, "logLevel": "Normal", "operatorLogLevel": "Normal",
+            "rolloutStrategy": "RollingUpdate", "httpSecret": f.drawn.0, "logLevel": "Normal", "operatorLogLevel": "Normal",
             "storage": {},
         },
     }));
@@ -91,7 +91,7 @@ fn clients(f: &Facts, p: &mut Plan) {
             "grantMethod": "auto", "respondWithChallenges": challenges, "redirectURIs": [format!("{base}{redirect}")],
         });
         if !challenges {
-            o["secret"] = json!(f.drawn);
+            o["secret"] = json!(f.drawn.0);
         }
         o
     };
