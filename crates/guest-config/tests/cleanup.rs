@@ -55,11 +55,11 @@ async fn everything_in_azure_is_removed_and_nothing_new_comes() {
     // The cloud controller is done.
     let free = json!({"metadata": {"finalizers": null}});
     services.patch("web", &PatchParams::default(), &Patch::Merge(&free)).await.unwrap();
-    w.again(&running, CLEANUP).await;
+    let volumes = w.api(&guest, "v1", "PersistentVolume", "");
+    volumes.patch("goes", &PatchParams::default(), &Patch::Merge(&free)).await.unwrap();
     w.again(&running, CLEANUP).await;
     let c = w.condition("CloudResourcesDestroyed", "True").await;
     assert_eq!(c["reason"], "CloudResourcesDestroyed");
-    let volumes = w.api(&guest, "v1", "PersistentVolume", "");
     assert!(
         volumes.get_opt("goes").await.unwrap().is_none() && volumes.get_opt("stays").await.unwrap().is_some()
     );
@@ -76,7 +76,7 @@ async fn a_guest_that_does_not_answer_is_given_up_on() {
     let w = doomed().await;
     let running = w.operator();
     w.condition("ConfigOperatorReconciliationSucceeded", "True").await;
-    w.guest.stop().await;
+    w.closed.store(true, std::sync::atomic::Ordering::SeqCst);
     w.planes().delete("demo", &DeleteParams::default()).await.unwrap();
     for _ in 0..8 {
         w.again(&running, CLEANUP).await;

@@ -126,7 +126,7 @@ fn what_is_lacking_is_named_and_nothing_is_made_up() {
 fn secrets_do_not_show_in_debug() {
     let f = known(plane());
     let text = format!("{f:?}");
-    for secret in ["aaaaa-bbbbb", "$2a$10$hash", "auths", "drawn-at-random"] {
+    for secret in ["aaaaa-bbbbb", "$2a$10$hash", ".dockerconfigjson", "drawn-at-random"] {
         assert!(!text.contains(secret), "{secret}");
     }
     let encoded = base64::engine::general_purpose::STANDARD.encode("aaaaa-bbbbb-ccccc-ddddd");

@@ -15,7 +15,7 @@ async fn a_new_guest_gets_everything_and_settles() {
     assert_eq!(c["reason"], "AsExpected", "{c}");
     let guest = w.guest.client();
     let infra = w.api(&guest, "config.openshift.io/v1", "Infrastructure", "").get("cluster").await.unwrap();
-    assert_eq!(infra.data["status"]["apiServerURL"], "https://api-demo.hc.example.com:443");
+    assert_eq!(infra.data["status"]["apiServerURL"], "https://apiserver-demo.hc.example.com:443");
     assert_eq!(infra.data["status"]["platformStatus"]["azure"]["resourceGroupName"], "demo-demo-x7k2p");
     let slice =
         w.api(&guest, "discovery.k8s.io/v1", "EndpointSlice", "default").get("kubernetes").await.unwrap();
@@ -54,7 +54,9 @@ async fn a_new_guest_gets_everything_and_settles() {
     let before = versions(&w).await;
     let running = w.operator();
     w.settled(&running).await;
-    assert_eq!(versions(&w).await, before, "the same hash, the same clients, the same everything");
+    let after = versions(&w).await;
+    let changed: Vec<_> = after.iter().filter(|v| !before.contains(v)).collect();
+    assert!(changed.is_empty() && after.len() == before.len(), "the same hash, the same clients, the same everything: {changed:?}");
     running.stop().await;
 }
 
@@ -131,7 +133,7 @@ async fn what_somebody_breaks_is_mended() {
     networks.patch("cluster", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
     w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&pause(Value::Null))).await.unwrap();
     let denies = |o: Option<&kube::core::DynamicObject>| {
-        o.is_some_and(|o| o.data["spec"]["validationActions"] == json!(["Deny"]))
+        o.is_some_and(|o| o.data["spec"]["validationActions"].as_array().unwrap().contains(&json!("Deny")))
     };
     w.until("the binding", bindings, "config-binding", denies).await;
     let is_ovn = |o: Option<&kube::core::DynamicObject>| {

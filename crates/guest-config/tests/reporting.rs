@@ -15,7 +15,7 @@ fn version(progressing: bool) -> Value {
     let completion = if progressing { Value::Null } else { json!("2026-03-01T11:30:00Z") };
     json!({
         "desired": {"version": "4.19.3", "image": "quay.example/ocp-release:4.19.3"}, "observedGeneration": 1, "versionHash": "h",
-        "availableUpdates": null,
+        "availableUpdates": [],
         "history": [{"state": state, "startedTime": "2026-03-01T10:00:00Z", "completionTime": completion,
             "version": "4.19.3", "image": "quay.example/ocp-release:4.19.3", "verified": false}],
         "conditions": [c("Available", !progressing, ""), c("Progressing", progressing, ""), c("Failing", false, "AsExpected"),

@@ -2,13 +2,14 @@
 
 use clock::{ManualClock, Random};
 use ek_auth::User;
-use ek_server::{ApiServer, Config};
+use ek_server::{ApiServer, Config, LocalService};
 use futures::future::BoxFuture;
 use guest_config::facts::Told;
 use guest_config::probe::Backends;
 use guest_config::{Around, definitions, start};
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
+use kube::client::Body;
 use kube::core::DynamicObject;
 use kube::{Client, ResourceExt};
 use reconcile::{Handle, Kind, Kinds, Metrics, Runtime};
@@ -124,7 +125,32 @@ impl Backends for Behind {
     }
 }
 
+/// The way from the operator to the guest, which can be closed.
+#[derive(Clone)]
+struct Road(LocalService, Arc<AtomicBool>);
+
+impl tower::Service<http::Request<Body>> for Road {
+    type Response = <LocalService as tower::Service<http::Request<Body>>>::Response;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let (mut server, closed) = (self.0.clone(), self.1.load(Ordering::SeqCst));
+        Box::pin(async move {
+            if closed {
+                return Err("the road is closed".into());
+            }
+            server.call(request).await.map_err(Into::into)
+        })
+    }
+}
+
 pub struct World {
+    pub closed: Arc<AtomicBool>,
     pub management: ApiServer,
     pub guest: ApiServer,
     pub clock: Arc<ManualClock>,
@@ -152,6 +178,7 @@ impl World {
         let management = ApiServer::start(Config::memory()).await.unwrap();
         let guest = ApiServer::start(Config::memory()).await.unwrap();
         let w = World {
+            closed: Arc::default(),
             management,
             guest,
             clock: ManualClock::new("2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap()),
@@ -175,7 +202,8 @@ impl World {
 
     /// As the config operator's certificate has it.
     pub fn operator_client(&self) -> Client {
-        self.guest.client_as(User::new(definitions::USER, &["kubernetes", "system:authenticated"]))
+        let user = User::new(definitions::USER, &["kubernetes", "system:authenticated"]);
+        Client::new(Road(self.guest.service(user), self.closed.clone()), "default")
     }
 
     pub fn operator(&self) -> Running {
@@ -239,7 +267,7 @@ impl World {
                 let o = api.get_opt(name).await.unwrap();
                 let plane = self.planes().get_opt("demo").await.unwrap();
                 panic!(
-                    "{what} never came: {:#?}\n{:#}",
+                    "{what} never came: {:?}\n{:#}",
                     o.map(|o| o.data),
                     plane.map(|p| p.data["status"].clone()).unwrap_or_default()
                 );
