@@ -30,7 +30,7 @@ pub struct Entry {
 }
 
 /// Older entries make room.
-const MAX_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 1 << 16;
 
 /// An entry at rest: texts that repeat are shared, so that a full journal stays small. Its number follows from its
 /// place.

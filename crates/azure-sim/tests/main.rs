@@ -10,6 +10,7 @@ mod faults;
 mod federated;
 mod gateway;
 mod graph;
+mod happenings;
 mod imds;
 mod issuer;
 mod junk;

@@ -158,8 +158,9 @@ fn requests(scope: &Scope, component: &Component, pod: &mut Pod<'_>) {
     }
 }
 
-/// Marks a pod with a hash of all it mounts, names and keys included, so that it is replaced when that changes.
-pub fn hash(pod: &mut Pod<'_>, materials: &dyn Materials) {
+/// Marks a pod with a hash of all it mounts, names and keys included, so that it is replaced when that changes. Says what
+/// went into it.
+pub fn hash(pod: &mut Pod<'_>, materials: &dyn Materials) -> Vec<(&'static str, String)> {
     let mut mounted: Vec<(&'static str, String)> = Vec::new();
     for volume in pod.spec().get("volumes").and_then(Value::as_array).into_iter().flatten() {
         if let Some(name) = volume["secret"]["secretName"].as_str() {
@@ -189,6 +190,7 @@ pub fn hash(pod: &mut Pod<'_>, materials: &dyn Materials) {
     let digest = digest.finish();
     let text: String = digest.as_ref().iter().take(16).map(|b| format!("{b:02x}")).collect();
     pod.annotate(&format!("component.{PREFIX}/config-hash"), &text);
+    mounted
 }
 
 /// Three members keep a quorum, and only an odd number is of use.

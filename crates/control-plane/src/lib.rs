@@ -20,6 +20,7 @@
 //! * [`defaults`]: what every pod of a control plane has in common.
 //! * [`config`]: configuration files that the programs read.
 //! * [`publish`]: the Services and Routes everything is reached by.
+//! * [`encryption`]: how the key of data at rest is changed.
 //! * [`certificates`]: which authorities, certificates, bundles and kubeconfigs there are.
 //!
 //! * [`operate`]: the controller that keeps all this in a management cluster. Only there a client is known.
@@ -33,6 +34,7 @@ pub mod certificates;
 pub mod component;
 pub mod config;
 pub mod defaults;
+pub mod encryption;
 pub mod facts;
 pub mod inject;
 mod network;
@@ -51,7 +53,7 @@ pub use render::{Materials, Rendered, render};
 pub use scope::Scope;
 
 /// What keeps a control plane from being rendered.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     #[error(
         "the release {version} has no image {key:?}, which {component} runs: use a release that has it, or name one with the annotation hypershift.openshift.io/image-overrides"

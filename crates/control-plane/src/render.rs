@@ -6,6 +6,7 @@ use crate::scope::Scope;
 use crate::{Error, defaults, inject, table, words};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// What the Secrets and ConfigMaps that pods mount hold.
 pub trait Materials {
@@ -17,6 +18,8 @@ pub trait Materials {
 pub struct Rendered {
     pub name: &'static str,
     pub objects: Vec<Value>,
+    /// Kind and name of what its pods mount: besides the facts, all that its objects depend on.
+    pub mounts: Vec<(&'static str, String)>,
 }
 
 /// Renders every component that is wanted, in the order of the table.
@@ -27,13 +30,13 @@ pub fn render(scope: &Scope, materials: &dyn Materials) -> Result<Vec<Rendered>,
 /// Renders one component.
 pub fn one(scope: &Scope, component: &Component, materials: &dyn Materials) -> Result<Rendered, Error> {
     let mut objects = (component.config)(scope)?;
-    if let Some(text) = component.objects {
-        for mut object in documents(component, text)? {
-            words::fill(scope, component.name, &mut object)?;
-            objects.push(object);
-        }
+    let assets = assets(component)?;
+    for object in &assets.objects {
+        let mut object = object.clone();
+        words::fill(scope, component.name, &mut object)?;
+        objects.push(object);
     }
-    let mut workload = documents(component, component.workload)?.pop().unwrap_or(Value::Null);
+    let mut workload = assets.workload.clone();
     words::fill(scope, component.name, &mut workload)?;
     {
         let mut pod = Pod::of(&mut workload).ok_or_else(|| missing(component, "a pod template"))?;
@@ -42,15 +45,16 @@ pub fn one(scope: &Scope, component: &Component, materials: &dyn Materials) -> R
     }
     (component.shape)(scope, &mut workload);
     defaults::complete(scope, component, &mut workload)?;
+    let mut mounts = Vec::new();
     if let Some(mut pod) = Pod::of(&mut workload) {
         let own = Own { objects: &objects, rest: materials };
-        defaults::hash(&mut pod, &own);
+        mounts = defaults::hash(&mut pod, &own);
     }
     objects.push(workload);
     for object in &mut objects {
         belong(scope, component, object);
     }
-    Ok(Rendered { name: component.name, objects })
+    Ok(Rendered { name: component.name, objects, mounts })
 }
 
 /// Everything lies in the control plane's namespace and says whose it is.
@@ -66,9 +70,32 @@ fn missing(component: &Component, what: &str) -> Error {
     Error::Manifest { component: component.name.to_owned(), what: what.to_owned() }
 }
 
-fn documents(component: &Component, text: &str) -> Result<Vec<Value>, Error> {
-    let read: Result<Vec<Value>, _> = text.split("\n---\n").map(serde_saphyr::from_str).collect();
-    read.map_err(|e| missing(component, &format!("YAML that can be read ({e})")))
+/// A component's manifests as documents.
+struct Assets {
+    objects: Vec<Value>,
+    workload: Value,
+}
+
+impl Assets {
+    fn parse(component: &Component) -> Result<Assets, Error> {
+        let read = |text: &str| -> Result<Vec<Value>, Error> {
+            let read: Result<Vec<Value>, _> = text.split("\n---\n").map(serde_saphyr::from_str).collect();
+            read.map_err(|e| missing(component, &format!("YAML that can be read ({e})")))
+        };
+        let objects = component.objects.map(read).transpose()?.unwrap_or_default();
+        Ok(Assets { objects, workload: read(component.workload)?.pop().unwrap_or(Value::Null) })
+    }
+}
+
+/// Assets are part of the program: they are parsed once in its life.
+fn assets(component: &Component) -> Result<&'static Assets, Error> {
+    static PARSED: LazyLock<BTreeMap<&'static str, Result<Assets, Error>>> =
+        LazyLock::new(|| table::all().iter().map(|c| (c.name, Assets::parse(c))).collect());
+    match PARSED.get(component.name) {
+        Some(Ok(assets)) => Ok(assets),
+        Some(Err(e)) => Err(e.clone()),
+        None => Err(missing(component, "its row in the table")),
+    }
 }
 
 /// What the component itself brings counts before what is already there.

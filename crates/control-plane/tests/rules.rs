@@ -5,6 +5,7 @@ use control_plane::scope::*;
 use control_plane::{Error, Scope, render, table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn workload<'a>(rendered: &'a [control_plane::Rendered], name: &str) -> &'a Value {
     rendered.iter().find(|r| r.name == name).unwrap().objects.last().unwrap()
@@ -141,7 +142,7 @@ fn annotations_reach_the_programs() {
 fn what_cannot_be_rendered_says_why() {
     let said = |scope: Scope| render(&scope, &Names).unwrap_err().to_string();
     let mut scope = self_managed();
-    scope.release.images.remove("hyperkube");
+    Arc::make_mut(&mut scope.release.images).remove("hyperkube");
     assert!(said(scope).contains("the release 4.19.3 has no image \"hyperkube\", which kube-apiserver runs"));
     let wrong = |configuration: Value| Scope { configuration, ..self_managed() };
     for (configuration, words) in [
@@ -176,7 +177,7 @@ fn what_cannot_be_rendered_says_why() {
 #[test]
 fn an_image_only_named_in_a_variable_may_be_absent() {
     let mut scope = self_managed();
-    scope.release.images.remove("metallb-frr");
+    Arc::make_mut(&mut scope.release.images).remove("metallb-frr");
     let r = render(&scope, &Names).unwrap();
     assert!(!workload(&r, "cluster-network-operator").to_string().contains("FRR_K8S_IMAGE"));
 }

@@ -2,7 +2,7 @@
 
 use crate::world::release;
 use apis::hypershift::HostedControlPlane;
-use control_plane::operate::{self, Surroundings};
+use control_plane::operate::{self, Setup, Surroundings, Tenants, Verdict};
 use control_plane::scope::{Management, Release, Scope};
 use ek_controllers::all;
 use ek_node::{NodeSpec, Nodes, StageSet};
@@ -17,7 +17,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Tells the operator what it must know; the release is what the object's image names.
-struct Told;
+#[derive(Default)]
+struct Told {
+    azure: Arc<std::sync::Mutex<Option<Verdict>>>,
+}
 
 impl Surroundings for Told {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
@@ -37,6 +40,10 @@ impl Surroundings for Told {
 
     fn vault_reader(&self) -> String {
         String::new()
+    }
+
+    fn azure<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { self.azure.lock().unwrap().clone().unwrap_or(Verdict::Good) })
     }
 }
 
@@ -61,6 +68,14 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource
 
 impl World {
     async fn start() -> World {
+        World::serving(Tenants::all()).await
+    }
+
+    async fn serving(tenants: Arc<Tenants>) -> World {
+        World::told(tenants, Told::default()).await
+    }
+
+    async fn told(tenants: Arc<Tenants>, told: Told) -> World {
         let dir = tempfile::tempdir().unwrap();
         let server = ApiServer::start(Config::memory()).await.unwrap();
         let mut options = ek_node::Options::new(dir.path());
@@ -118,8 +133,17 @@ impl World {
         ];
         let served = served.map(str::to_owned).into();
         let random = clock::Random::seeded(7);
-        let handle =
-            operate::start(&mut runtime, &client, served, clock::system(), &random, Arc::new(Told), &metrics);
+        let setup = Setup {
+            served,
+            clock: clock::system(),
+            random: &random,
+            around: Arc::new(told),
+            metrics: &metrics,
+            tenants: tenants.clone(),
+            namespace: None,
+            only: Default::default(),
+        };
+        let handle = operate::start(&mut runtime, &client, setup);
         let stop = CancellationToken::new();
         tokio::spawn(runtime.run(stop.clone()));
         World { server, handle, stop, metrics, _dir: dir }
@@ -191,12 +215,38 @@ impl World {
         lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
     }
 
-    /// Objects that were really written.
-    fn writes(&self) -> i64 {
+    /// Objects that were rendered to be applied, written or not.
+    fn applies(&self) -> i64 {
         let text = self.metrics.text();
-        let lines =
-            text.lines().filter(|l| l.starts_with("reconcile_applies_total") && !l.contains("skipped"));
+        let lines = text.lines().filter(|l| l.starts_with("reconcile_applies_total"));
         lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
+    }
+
+    /// Asks for a run and waits for its end.
+    async fn run(&self) {
+        let runs = self.runs();
+        self.handle.poke("clusters-demo/demo");
+        let run = async {
+            while self.runs() == runs {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
+    }
+
+    /// Waits until nothing is waited for, and nothing moves any more.
+    async fn settled(&self) {
+        let settled = async {
+            loop {
+                let runs = self.runs();
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                let waiting = self.handle.explain("clusters-demo/demo").waiting;
+                if waiting.is_empty() && self.runs() == runs {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap();
     }
 }
 
@@ -231,27 +281,57 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
     let o = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap().unwrap();
     assert_eq!(o.data["status"]["controlPlaneVersion"]["history"].as_array().unwrap().len(), 2);
     assert_eq!(condition(&o, "Available")["status"], "True", "it was never away");
-    // Settled: more runs write nothing.
-    let settled = async {
-        while !w.handle.explain("clusters-demo/demo").waiting.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), settled).await.unwrap();
-    let (before, version) = (w.writes(), w.planes().get("demo").await.unwrap().metadata.resource_version);
-    for _ in 0..15 {
-        let runs = w.runs();
-        w.handle.poke("clusters-demo/demo");
-        let run = async {
-            while w.runs() == runs {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
+    // Settled: more runs write nothing, and do not even render.
+    w.settled().await;
+    let (before, version) = (w.applies(), w.planes().get("demo").await.unwrap().metadata.resource_version);
+    for _ in 0..100 {
+        w.run().await;
     }
-    assert_eq!(w.writes(), before, "nothing was applied");
+    assert_eq!(w.applies(), before, "nothing was rendered");
     let now = w.planes().get("demo").await.unwrap().metadata.resource_version;
     assert_eq!(now, version);
+
+    // Somebody changes what is ours, or takes it away: it is put right, and nothing else is looked at.
+    let deployments = w.api("apps", "v1", "Deployment", "deployments");
+    let other = json!({"spec": {"replicas": 7, "template": {"spec": {"priorityClassName": null}}}});
+    deployments.patch("dns-operator", &PatchParams::default(), &Patch::Merge(&other)).await.unwrap();
+    let maps = w.api("", "v1", "ConfigMap", "configmaps");
+    maps.delete("kas-config", &Default::default()).await.unwrap();
+    let right = |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| {
+            o.data["spec"]["replicas"] == 1
+                && o.data["spec"]["template"]["spec"]["priorityClassName"] == "hypershift-control-plane"
+        })
+    };
+    let wait = kube::runtime::wait::await_condition(deployments, "dns-operator", right);
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    let wait =
+        kube::runtime::wait::await_condition(maps, "kas-config", |o: Option<&DynamicObject>| o.is_some());
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    w.settled().await;
+    let repaired = w.applies() - before;
+    assert!((2..60).contains(&repaired), "{repaired} objects were applied to repair two");
+    w.stop.cancel();
+}
+
+/// Nothing is done in a namespace that is not served; when it is, at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_serves_whom_it_admits() {
+    let tenants = Tenants::admitted();
+    let w = World::serving(tenants.clone()).await;
+    w.create(|_| {}).await;
+    w.run().await;
+    assert_eq!(w.applies(), 0);
+    assert!(w.planes().get("demo").await.unwrap().data.get("status").is_none());
+    tenants.admit("clusters-demo");
+    w.until("InfrastructureReady", "False").await;
+    tenants.dismiss("clusters-demo");
+    w.give_address().await;
+    w.run().await;
+    let o = w.planes().get("demo").await.unwrap();
+    assert_eq!(condition(&o, "InfrastructureReady")["status"], "False", "nobody looks any more");
+    tenants.admit("clusters-demo");
+    w.until("Available", "True").await;
     w.stop.cancel();
 }
 
@@ -262,5 +342,92 @@ async fn what_holds_it_up_is_said() {
     let o = w.until("ValidReleaseInfo", "False").await;
     assert_eq!(condition(&o, "ValidReleaseInfo")["message"], "there is no such release");
     assert_eq!(condition(&o, "Available")["status"], "False");
+    w.stop.cancel();
+}
+
+fn say(kind: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": "Told", "message": "by another",
+        "lastTransitionTime": "2026-11-16T00:00:00Z"})
+}
+
+/// A key is changed in phases, each of which is seen before the next; what others say of a control plane stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_changed_while_everything_runs() {
+    let w = World::start().await;
+    let key = |version: &str| {
+        json!({"type": "kms", "kms": {"provider": "Azure", "azure": {
+            "activeKey": {"keyVaultName": "vault", "keyName": "etcd", "keyVersion": version},
+            "workloadIdentity": {"clientID": "00000000-0000-0000-0000-000000000001"}}}})
+    };
+    w.create(|o| o["spec"]["secretEncryption"] = key("one")).await;
+    w.give_address().await;
+    let o = w.until("Available", "True").await;
+    assert_eq!(condition(&o, "ValidAzureKMSConfig")["status"], "True");
+    assert_eq!(condition(&o, "ExternalDNSReachable")["status"], "Unknown");
+    assert_eq!(condition(&o, "ValidIDPConfiguration")["reason"], "IDPConfigurationValid");
+    w.until("EtcdDataEncryptionUpToDate", "True").await;
+
+    // Somebody else's condition, and a new key.
+    let mut conditions = w.planes().get("demo").await.unwrap().data["status"]["conditions"].clone();
+    conditions.as_array_mut().unwrap().push(say("CloudResourcesDestroyed"));
+    let foreign = json!({"status": {"conditions": conditions}});
+    w.planes().patch_status("demo", &PatchParams::default(), &Patch::Merge(&foreign)).await.unwrap();
+    let change = json!({"spec": {"secretEncryption": key("two")}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    let state = |wanted: &'static str| {
+        move |o: Option<&DynamicObject>| {
+            o.is_some_and(|o| o.data["status"]["secretEncryption"]["history"][0]["state"] == wanted)
+        }
+    };
+    let reach = async |wanted: &'static str| {
+        let wait = kube::runtime::wait::await_condition(w.planes(), "demo", state(wanted));
+        tokio::time::timeout(Duration::from_secs(60), wait).await.expect(wanted).unwrap().unwrap()
+    };
+    let o = reach("Migrating").await;
+    let config = w.api("", "v1", "Secret", "secrets").get("kas-secret-encryption-config").await.unwrap();
+    let config = base64(&config.data["data"]["config.yaml"]);
+    let places: Vec<usize> = ["active", "backup"].iter().map(|n| config.find(n).unwrap()).collect();
+    assert!(places[0] < places[1], "{config}");
+    let to = o.data["status"]["secretEncryption"]["history"][0]["to"]["fingerprint"].clone();
+    w.settled().await;
+    assert_eq!(
+        w.planes().get("demo").await.unwrap().data["status"]["secretEncryption"]["history"][0]["state"],
+        "Migrating"
+    );
+    let done = json!({"metadata": {"annotations": {"hypershift.openshift.io/re-encrypted-with": to}}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&done)).await.unwrap();
+    let o = reach("Completed").await;
+    let status = &o.data["status"]["secretEncryption"];
+    assert_eq!(status["activeKey"]["azure"]["keyVersion"], "two");
+    assert!(status.get("targetKey").is_none());
+    assert_eq!(condition(&o, "CloudResourcesDestroyed")["reason"], "Told", "not ours to touch");
+    w.stop.cancel();
+}
+
+fn base64(text: &Value) -> String {
+    use std::process::{Command, Stdio};
+    let mut child =
+        Command::new("base64").arg("-d").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_str().unwrap().as_bytes()).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+/// Azure says that a network is elsewhere: nothing is made, and it says so; corrected, it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_azure_does_not_agree_with_is_not_begun() {
+    let azure = Arc::default();
+    let told = Told { azure: Arc::clone(&azure) };
+    let message = "the VNet is in westus, the cluster in eastus: use a VNet of eastus".to_owned();
+    *azure.lock().unwrap() = Some(Verdict::Bad { reason: "InvalidConfiguration", message: message.clone() });
+    let w = World::told(Tenants::all(), told).await;
+    w.create(crate::facts::with_managed_identities).await;
+    let o = w.until("ValidHostedControlPlaneConfiguration", "False").await;
+    assert_eq!(condition(&o, "ValidHostedControlPlaneConfiguration")["message"], message);
+    let made =
+        w.api("apps", "v1", "Deployment", "deployments").list(&Default::default()).await.unwrap().items;
+    assert!(made.is_empty(), "nothing is begun");
+    *azure.lock().unwrap() = None;
+    w.until("ValidHostedControlPlaneConfiguration", "True").await;
+    w.until("InfrastructureReady", "False").await;
     w.stop.cancel();
 }

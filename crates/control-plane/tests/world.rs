@@ -26,7 +26,7 @@ pub fn release(version: &str) -> Release {
         image: format!("quay.example/ocp-release:{version}"),
         version: version.to_owned(),
         kubernetes: "1.33.5".into(),
-        images,
+        images: images.into(),
         ours: "quay.example/zaffre:dev".into(),
         registry_overrides: String::new(),
     }

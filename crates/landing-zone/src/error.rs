@@ -95,7 +95,7 @@ pub enum Error {
     #[error("a rotation was begun and not ended: run the command with --rotate first")]
     RotationUnfinished,
     #[error(
-        "the account may not make applications in the directory; nothing was changed: give it Application.ReadWrite.OwnedBy of Microsoft Graph ({})",
+        "the account may not make applications in the directory: give it Application.ReadWrite.OwnedBy of Microsoft Graph ({}) and run the command again; what was made before stays and is used",
         consent("CLIENT_ID")
     )]
     Directory(#[source] Box<azure::Error>),

@@ -79,6 +79,14 @@ struct Entry {
     corrections: u8,
 }
 
+/// An object and what was desired of it, as numbers. Whether it still stands can be asked without its manifest, so
+/// whoever knows that nothing it was made from has changed need not make it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Print {
+    slot: Slot,
+    desired: u64,
+}
+
 /// What the ledger says about an object before it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -147,14 +155,24 @@ impl Ledger {
     }
 
     pub(crate) fn standing(&self, at: &ObjectRef, desired: u64) -> Standing {
+        self.inner.lock().standing(&self.prints.slot(at), desired)
+    }
+
+    pub(crate) fn print(&self, at: &ObjectRef, desired: u64) -> Print {
+        Print { slot: self.prints.slot(at), desired }
+    }
+
+    /// Whether every one of them is as it was applied, as far as anybody can know.
+    pub(crate) fn stand(&self, prints: &[Print]) -> bool {
         let inner = self.inner.lock();
-        match inner.entries.get(&self.prints.slot(at)) {
-            Some(e) if e.desired != desired || e.flights > 0 => Standing::Open,
-            Some(e) if !e.is_as_left() => Standing::Drifted { corrections: e.corrections },
-            // A version that cannot be compared cannot vouch for anything.
-            Some(e) if e.scope != 0 && e.version != 0 => Standing::Settled,
-            _ => Standing::Open,
-        }
+        prints.iter().all(|p| inner.standing(&p.slot, p.desired) == Standing::Settled)
+    }
+
+    /// The newest resourceVersion known of an object that is there.
+    pub(crate) fn version(&self, print: &Print) -> Option<u64> {
+        let inner = self.inner.lock();
+        let entry = inner.entries.get(&print.slot).filter(|e| e.seen_as != Seen::Gone);
+        entry.map(|e| e.version)
     }
 
     /// Whether it was there when we last heard of it, and somebody would tell if it went away.
@@ -285,6 +303,16 @@ impl Drop for Flight<'_> {
 }
 
 impl Inner {
+    fn standing(&self, slot: &Slot, desired: u64) -> Standing {
+        match self.entries.get(slot) {
+            Some(e) if e.desired != desired || e.flights > 0 => Standing::Open,
+            Some(e) if !e.is_as_left() => Standing::Drifted { corrections: e.corrections },
+            // A version that cannot be compared cannot vouch for anything.
+            Some(e) if e.scope != 0 && e.version != 0 => Standing::Settled,
+            _ => Standing::Open,
+        }
+    }
+
     fn forget(&mut self, slot: &Slot) {
         match self.entries.get_mut(slot) {
             // No answer that is still to come settles anything.

@@ -102,7 +102,7 @@ pub use apply::{
 };
 pub use kind::{Error as KindError, Kind, Kinds, ObjectRef};
 pub use lease::{Elector, Led, Timing};
-pub use ledger::Ledger;
+pub use ledger::{Ledger, Print};
 pub use metrics::Metrics;
 pub use pause::Pause;
 pub use runtime::{

@@ -1,6 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
 pub mod azure;
+pub mod operators;
 pub mod prereqs;
 pub mod shared;
 
@@ -78,6 +79,7 @@ pub struct Serve {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum ServeWhat {
     /// A Kubernetes API server
     ///
@@ -99,6 +101,32 @@ pub enum ServeWhat {
         zaffre serve azure --data-dir ./azure --profile real --env-out env --creds-out creds.json\n  \
         zaffre serve azure --in-memory --rp Microsoft.RedHatOpenShift=http://127.0.0.1:8443")]
     Azure(azure::ServeArgs),
+    /// The operator of one hosted control plane, in its namespace of a management cluster
+    ///
+    /// Reads the HostedControlPlane and keeps everything it asks for: certificates, etcd, the API server and some forty
+    /// components. It needs rights in its own namespace only. Of several, one works; the others stand by.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
+        kubectl -n clusters-demo get controlplanecomponents")]
+    ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
+    /// Keep a token of a guest's service account fresh in a file
+    ///
+    /// The sidecar that gives control plane components their Azure identity: the token is what Entra ID exchanges. The
+    /// account is made if it is not there; the token is renewed at 80 % of its life at the latest, and 10 s after any
+    /// failure. Runs until Ctrl-C or SIGTERM, or once with --oneshot.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve token-minter --kubeconfig kc --service-account-namespace kube-system \\\n    \
+        --service-account-name azure-cloud-provider --token-file ./token --oneshot\n  \
+        cut -d. -f2 token | tr _- /+ | base64 -d 2> /dev/null     what Entra ID will see")]
+    TokenMinter(sidecars::minter::Args),
+    /// Wait until a guest's API answers and serves what is needed, then end
+    ///
+    /// The initial container of components that would otherwise start in vain. What is missing is said, once each.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve availability-prober --target https://127.0.0.1:6443/readyz\n  \
+        zaffre serve availability-prober --target https://127.0.0.1:6443/readyz --kubeconfig kc \\\n    \
+        --required-api=operator.openshift.io,v1,Storage")]
+    AvailabilityProber(sidecars::prober::Args),
 }
 
 #[derive(Debug, Args)]

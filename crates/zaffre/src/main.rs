@@ -39,10 +39,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
             runtime.block_on(prereqs::destroy(what, true))
         }
         cli::Command::Doctor(what) => runtime.block_on(prereqs::doctor(what)),
-        cli::Command::Serve(cli::Serve { what }) => match what {
-            cli::ServeWhat::Kube(args) => done(runtime.block_on(serve::kube(args))),
-            cli::ServeWhat::Azure(args) => done(runtime.block_on(serve::azure::run(args))),
-        },
+        cli::Command::Serve(cli::Serve { what }) => runtime.block_on(serve::run(what)),
         cli::Command::Azure(args) => done(runtime.block_on(azure::run(args))),
         cli::Command::Demo(args) => done(runtime.block_on(demo::run(args))),
         cli::Command::Completion { shell } => done(cli::completion(shell)),

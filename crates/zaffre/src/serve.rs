@@ -1,17 +1,32 @@
-//! `zaffre serve kube`, and beside it `serve azure`.
+//! `zaffre serve kube`, and beside it the other things that are served.
 
 pub mod azure;
+pub mod control_plane_operator;
+mod observe;
+mod sidecar;
 
-use crate::cli::KubeArgs;
+use crate::cli::{KubeArgs, ServeWhat};
 use crate::living::{self, Living, Wanted};
 use crate::output;
 use anyhow::{Context, bail};
 use ek_server::{ApiServer, ClusterConfig, Config, Storage};
 use serde_json::Value;
 use std::path::Path;
+use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
+pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
+    match what {
+        ServeWhat::Kube(args) => Box::pin(kube(args)).await?,
+        ServeWhat::Azure(args) => Box::pin(azure::run(args)).await?,
+        ServeWhat::ControlPlaneOperator(args) => Box::pin(control_plane_operator::run(args)).await?,
+        ServeWhat::TokenMinter(args) => return sidecar::token_minter(args).await,
+        ServeWhat::AvailabilityProber(args) => return sidecar::availability_prober(args).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     // Listen for signals first: one that comes during start must end us in order, too.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

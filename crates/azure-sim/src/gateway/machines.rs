@@ -164,7 +164,7 @@ fn operate(cx: &mut Cx<'_>, record: &Record, word: &str) -> Result<Reply, Fault>
             allow(cx.state, s, place, size, record.id.key())?;
         }
     }
-    let effect = Effect::Act(record.id.key().clone(), word.to_owned());
+    let effect = Effect::Act(record.id.key().clone(), word.into());
     let (reply, token) =
         begun(cx, record, operated(word).unwrap_or(10.0), 10, effect, &format!("{word}Operation"));
     let mut busy = record.clone();
@@ -223,7 +223,7 @@ fn access(cx: &mut Cx<'_>, record: &Record, word: &str) -> Result<Reply, Fault> 
             )));
         }
     }
-    let effect = Effect::Act(record.id.key().clone(), word.to_owned());
+    let effect = Effect::Act(record.id.key().clone(), word.into());
     let (reply, token) = begun(cx, record, 1.0, 2, effect, &format!("{word}Operation"));
     let said = grants.then(|| {
         let disk = record.property("uniqueId").and_then(Value::as_str).unwrap_or_default();

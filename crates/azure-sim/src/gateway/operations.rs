@@ -151,7 +151,7 @@ pub fn status(cx: &mut Cx<'_>, token: &Token) -> Result<Reply, Fault> {
 /// What came of it, as its provider shows it.
 fn outcome(cx: &Cx<'_>, op: &Operation) -> Option<Value> {
     if let Some(said) = &op.said {
-        return Some(said.clone());
+        return Some((**said).clone());
     }
     let record = cx.state.get(op.output.as_ref()?)?;
     Some(show(cx.state, record, &cx.version))

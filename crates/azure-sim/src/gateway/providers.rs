@@ -74,7 +74,7 @@ pub fn register(cx: &mut Cx<'_>, scope: &ResourceId, ns: &str) -> Result<Reply, 
         cx.state.bump(&about);
         let due = cx.profile.lasts(30.0).and_then(|d| cx.now.checked_add(d).ok());
         let id = cx.state.guid(&about, "operation").as_str().into();
-        let effect = Effect::Register(key.0, key.1);
+        let effect = Effect::Register(key.0.into(), key.1.into());
         cx.state.begin(Operation { retry: 15, ..Operation::new(id, due, effect, "Register".into()) });
     }
     Ok(Reply::ok(shown(cx, Some(scope), ns)))

@@ -471,6 +471,6 @@ pub fn delete_part(
         return Err(in_use(StatusCode::BAD_REQUEST, code, id.as_str(), edge));
     }
     let flow = if part.delete.how == How::Sync { kind.delete } else { part.delete };
-    let effect = Effect::RemovePart(root.key().clone(), part.list.to_owned(), id.name().to_owned());
+    let effect = Effect::RemovePart(root.key().clone(), part.list.into(), id.name().into());
     Ok(begin_delete(cx, &record, flow, effect, part.verb, Some((part.list.to_owned(), id.name().to_owned()))))
 }

@@ -369,7 +369,7 @@ impl State {
     /// What an operation's status will say.
     pub fn says(&mut self, id: &str, said: Option<serde_json::Value>) {
         let Some(op) = self.operations.get(id).cloned() else { return };
-        let op = Operation { said, output: None, ..(*op).clone() };
+        let op = Operation { said: said.map(Box::new), output: None, ..(*op).clone() };
         self.operations.insert(op.id.clone(), Arc::new(op));
     }
 

@@ -20,15 +20,15 @@ pub enum Effect {
     /// The resource is gone.
     Remove(Key),
     /// An element of an embedded list is gone.
-    RemovePart(Key, String, String),
+    RemovePart(Key, Box<str>, Box<str>),
     /// A resource group is gone with all it contains.
     RemoveGroup(Key),
     /// A resource group loses some of what it contains, and the deletion fails.
     RemoveSome(Key, Box<ErrorDetail>),
     /// A provider is registered in a subscription.
-    Register(String, String),
+    Register(Box<str>, Box<str>),
     /// An action on a resource is done.
-    Act(Key, String),
+    Act(Key, Box<str>),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct Operation {
     pub output: Option<Key>,
     /// What its status says when it is over, if that is no resource.
     #[serde(default)]
-    pub said: Option<Value>,
+    pub said: Option<Box<Value>>,
 }
 
 impl Operation {
@@ -141,7 +141,7 @@ pub fn apply(state: &mut State, op: &Operation, at: Timestamp) -> Result<(), Box
             return Err(why.clone());
         }
         Effect::Register(subscription, namespace) => {
-            state.registrations.insert((subscription.clone(), namespace.clone()), "Registered");
+            state.registrations.insert((subscription.to_string(), namespace.to_string()), "Registered");
         }
     }
     Ok(())

@@ -6,34 +6,45 @@
 //!          └── conditions, one write <── progress (pure) <── workloads as they are
 //! ```
 //!
-//! A run reads views only, plans, and applies what differs; a settled control plane costs no request. Components do not
-//! wait in line: each is applied as soon as what it depends on is rolled out at the wanted version, which a watch tells.
-//! During an upgrade a component that has to wait goes on in its old version.
+//! A run reads views only, plans, and applies what differs; a settled control plane renders nothing and costs no request
+//! ([`memo`]). Components do not wait in line: each is applied as soon as what it depends on is rolled out at the wanted
+//! version, which a watch tells. During an upgrade a component that has to wait goes on in its old version.
+//!
+//! A run is made when something of the control plane changed, and when something it knows ends: certificates, and pauses.
+//! Only an API that should answer and does not is asked again by the clock.
 
+mod conditions;
+mod memo;
 mod objects;
 mod progress;
+mod tell;
+mod tenants;
+mod trouble;
 mod views;
 mod watches;
+mod work;
 
 pub use progress::{Progress, Rollout, Turn, progress};
+pub use tenants::Tenants;
 pub use views::Views;
-pub use watches::{KINDS, start};
+pub use watches::{KINDS, Only, Setup, start};
 
-use crate::certificates::plan::{self, Kind};
+use crate::encryption;
 use crate::facts::{self, Around};
-use crate::scope::{Release, Scope};
-use crate::{Error as RenderError, publish, render, table};
+use crate::scope::{Encryption, Reach, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use clock::SharedClock;
 use futures::future::BoxFuture;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
-use objects::{component_status, secret_of};
-use progress::conditions;
-use reconcile::conditions::Conditions;
-use reconcile::{Applier, Controller, Desired, Failure, Outcome, Pause, Waiting, chain, split};
-use serde_json::{Value, json};
+use memo::{Memo, Sum};
+use parking_lot::Mutex;
+use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+use tell::Account;
+use trouble::Trouble;
 
 /// What an operator must be told about the world around it.
 pub trait Surroundings: Send + Sync + 'static {
@@ -48,6 +59,35 @@ pub trait Surroundings: Send + Sync + 'static {
 
     /// Client id of the identity that reads vaults.
     fn vault_reader(&self) -> String;
+
+    /// Whether Azure agrees with what the cluster says of its networks and groups. Asked where the control plane has an
+    /// identity to ask with (ARO HCP), before anything is made.
+    fn azure<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { Verdict::Good })
+    }
+
+    /// Whether the key that encrypts data can be used. Asked as above, of vaults that are not private.
+    fn kms<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { Verdict::Good })
+    }
+
+    /// Whether a name resolves; asked only if the API does not answer at it.
+    fn resolves<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// What somebody outside says of what we were told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Good,
+    /// It cannot be asked now; nothing is held up by that.
+    Unknown(String),
+    /// It is wrong, and what to do about it.
+    Bad {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 /// Keeps control planes as their objects say.
@@ -56,7 +96,23 @@ pub struct Operator {
     pub applier: Applier,
     pub clock: SharedClock,
     pub around: Arc<dyn Surroundings>,
+    pub tenants: Arc<Tenants>,
+    pub only: Only,
+    memos: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Memo>>>>,
 }
+
+/// An API that answered is believed for this long, unless its pods change. It is asked when there is a run, never for
+/// its own sake.
+const BELIEVED: SignedDuration = SignedDuration::from_secs(60);
+/// How soon one that did not answer is asked again: nobody watches an address from outside.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
+/// How soon a registry that had no release for us is asked again.
+const RELEASE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+/// How soon somebody who did not agree is asked again, and for how long one who did is believed.
+const VERDICT_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+const VERDICT_BELIEVED: SignedDuration = SignedDuration::from_secs(3600);
+/// A tag may move; what it led to is believed for this long.
+const RELEASE_BELIEVED: SignedDuration = SignedDuration::from_secs(600);
 
 impl Controller for Operator {
     fn name(&self) -> &'static str {
@@ -69,255 +125,242 @@ impl Controller for Operator {
 }
 
 /// Why a control plane is not further along than it is.
+#[derive(Clone, Debug)]
 struct Held {
     kind: &'static str,
     reason: &'static str,
     message: String,
 }
 
+/// What a run has to go by.
+struct Pass<'a> {
+    seen: &'a DynamicObject,
+    /// With the encryption of the present phase.
+    scope: &'a Scope,
+    /// The encryption that is wished for.
+    wished: Option<&'a Encryption>,
+    troubles: &'a [Trouble],
+    /// Of the facts.
+    sum: Sum,
+    progress: &'a Progress,
+    now: Timestamp,
+}
+
+/// What a run found.
+#[derive(Default)]
+struct Found {
+    held: Option<Held>,
+    /// What is wrong with identity providers.
+    providers: Option<String>,
+    /// The API server runs everywhere as it is configured now.
+    api_converged: bool,
+    /// Something was written.
+    sent: bool,
+    waiting: Vec<Waiting>,
+    /// When something has to be done again although nothing happened.
+    until: Option<Timestamp>,
+}
+
 impl Operator {
+    pub fn new(
+        views: Views,
+        applier: Applier,
+        clock: SharedClock,
+        around: Arc<dyn Surroundings>,
+        tenants: Arc<Tenants>,
+        only: Only,
+    ) -> Operator {
+        Operator { views, applier, clock, around, tenants, only, memos: Mutex::default() }
+    }
+
     async fn run(&self, key: &str) -> Result<Outcome, Failure> {
         let (namespace, name) = split(key);
-        let Some(seen) = self.views.planes.get(namespace, name) else { return Ok(Outcome::Done) };
-        if seen.metadata.deletion_timestamp.is_some() {
-            // Everything is owned by the object and goes with it.
+        let seen = self.views.planes.get(namespace, name);
+        // Everything is owned by the object and goes with it.
+        let seen = seen.filter(|s| s.metadata.deletion_timestamp.is_none() && self.tenants.serves(namespace));
+        let Some(seen) = seen else {
+            self.memos.lock().remove(key);
+            return Ok(Outcome::Done);
+        };
+        let memo = self.memos.lock().entry(key.to_owned()).or_default().clone();
+        let mut memo = memo.lock().await;
+        let hcp = memo.read(&seen)?;
+        if !self.only.covers(&hcp) {
             return Ok(Outcome::Done);
         }
-        let hcp: HostedControlPlane = serde_json::from_value(serde_json::to_value(&*seen)?)?;
         let now = self.clock.now();
         match Pause::read(hcp.spec.paused_until.as_deref(), now) {
             Ok(Pause::Forever) => return Ok(Outcome::Done),
             Ok(Pause::Until(t)) => return Ok(Outcome::After(t.duration_since(now))),
             Ok(Pause::No) | Err(_) => {}
         }
-        let mut waiting = Vec::new();
-        let held = self.work(&seen, &hcp, &mut waiting).await?;
-        let scope = self.scope(&hcp).await.ok();
-        let health = match &scope {
-            Some(s) if self.views.rollout(namespace, "kube-apiserver").available => {
-                self.around.healthy(s).await
+        memo.pending.settle(&self.applier, |kind, name| self.views.seen(namespace, kind, name));
+        let facts = match self.scope(&mut memo, &hcp).await {
+            Ok((scope, sum)) => self.encrypted(&seen, scope, sum),
+            Err(held) => Err(held),
+        };
+        let (scope, sum, wished) = match facts {
+            Ok(facts) => facts,
+            Err(held) => {
+                let waiting = Waiting::new(held.message.clone(), "the condition says more", now);
+                // A registry tells nobody when it is back.
+                let again = (held.kind == "ValidReleaseInfo").then_some(RELEASE_AGAIN);
+                let health = Err(held.message.clone());
+                self.tell(&seen, &Account::of(&Found { held: Some(held), ..Found::default() }, &health))
+                    .await?;
+                return Ok(Outcome::Waiting { on: vec![waiting], again });
             }
-            _ => Err("the API server is not available yet".to_owned()),
         };
-        let progress = scope.as_ref().map(|s| progress(s, &|n| self.views.rollout(namespace, n)));
-        let at = KINDS.plane().at(namespace, name);
-        self.applier
-            .status(&at, &seen, |o| status(o, scope.as_ref(), progress.as_ref(), held.as_ref(), &health, now))
-            .await?;
-        if let Some(p) = &progress {
-            self.component_statuses(&seen, namespace, p).await?;
-            waiting.extend(p.waiting(now));
-        }
-        // Nobody watches an address from outside; it is asked again until it answers.
-        let again = health.is_err().then(|| SignedDuration::from_secs(2));
-        match waiting.is_empty() && again.is_none() {
-            true => Ok(Outcome::Done),
-            false => Ok(Outcome::Waiting { on: waiting, again }),
-        }
-    }
-
-    async fn scope(&self, hcp: &HostedControlPlane) -> Result<Scope, Held> {
-        let release = self.around.release(hcp).await.map_err(|e| Held {
-            kind: "ValidReleaseInfo",
-            reason: "MissingReleaseImages",
-            message: chain(&*e).to_string(),
-        })?;
-        let namespace = hcp.metadata.namespace.clone().unwrap_or_default();
-        let around = Around {
-            release,
-            management: self.around.management(&namespace),
-            given: self.views.given(&namespace),
-            vault_reader: self.around.vault_reader(),
+        let progress = progress(&scope, &|n| self.views.rollout(namespace, n));
+        let troubles = self.views.troubles(namespace);
+        let wished = wished.as_ref();
+        let pass =
+            Pass { seen: &seen, scope: &scope, wished, troubles: &troubles, sum, progress: &progress, now };
+        let mut found = Found::default();
+        let (azure, kms) = self.ask(&pass, &mut memo).await;
+        // What could not be done does not keep us from saying how things are.
+        let done = match &azure {
+            Verdict::Bad { reason, message } if seen.data["status"]["initialized"] != true => {
+                let kind = "ValidHostedControlPlaneConfiguration";
+                found.held = Some(Held { kind, reason, message: message.clone() });
+                Ok(())
+            }
+            _ => self.work(&pass, &mut memo, &mut found).await,
         };
-        facts::read(hcp, &around).map_err(|e| Held {
-            kind: "ValidHostedControlPlaneConfiguration",
-            reason: "InvalidConfiguration",
-            message: e.to_string(),
+        let health = self.health(&pass, &mut memo).await;
+        let name = self.name(&pass, &health).await;
+        let account = Account { pass: Some(&pass), name, azure, kms, ..Account::of(&found, &health) };
+        let rotates = self.tell(&seen, &account).await?;
+        let unsure = account.azure != Verdict::Good || account.kms != Verdict::Good;
+        self.tell_components(&pass, &mut memo).await?;
+        done?;
+        found.waiting.extend(progress.waiting(now));
+        let until = found.until.map(|t| t.duration_since(now).max(SignedDuration::ZERO));
+        let soonest = [
+            until,
+            health.is_err().then_some(ASK_AGAIN),
+            unsure.then_some(VERDICT_AGAIN),
+            // Whether a phase of a rotation is over is seen by the run after the one that wrote.
+            (rotates && found.sent).then_some(SignedDuration::from_secs(1)),
+        ];
+        let again = soonest.into_iter().flatten().min();
+        Ok(match (found.waiting.is_empty() && health.is_ok(), again) {
+            (true, None) => Outcome::Done,
+            (true, Some(after)) => Outcome::After(after),
+            (false, again) => Outcome::Waiting { on: found.waiting, again },
         })
     }
 
-    /// One pass: what can be done is done; what holds the rest up is returned.
-    async fn work(
+    /// The facts with the encryption that the present phase of its rotation needs, and the keys that users gave us.
+    fn encrypted(
         &self,
         seen: &DynamicObject,
-        hcp: &HostedControlPlane,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Option<Held>, Failure> {
-        let scope = match self.scope(hcp).await {
-            Ok(scope) => scope,
-            Err(held) => return Ok(Some(held)),
+        scope: Arc<Scope>,
+        sum: Sum,
+    ) -> Result<(Arc<Scope>, Sum, Option<Encryption>), Held> {
+        let Some(wished) = &scope.encryption else { return Ok((scope, sum, None)) };
+        let bad = |message: String| Held {
+            kind: "ValidHostedControlPlaneConfiguration",
+            reason: "InvalidConfiguration",
+            message,
         };
-        let now = self.clock.now();
-        self.apply(seen, publish::objects(&scope)).await?;
-        self.apply(seen, crate::policies(&scope, &[])).await?;
-        if scope.endpoints.api.host.is_empty() {
-            waiting.push(Waiting::new(
-                "an address of Service kube-apiserverlb",
-                "the management cluster's cloud provider gives it; see `kubectl describe service kube-apiserverlb`",
-                now,
-            ));
-            return Ok(Some(Held {
-                kind: "InfrastructureReady",
-                reason: "WaitingOnInfrastructureReady",
-                message: "the API's load balancer has no address yet".into(),
-            }));
+        let wished = self.views.keys(&scope.namespace, wished).map_err(bad)?;
+        let layout = encryption::layout(&wished, &tell::encryption_of(seen)).map_err(bad)?;
+        if scope.encryption.as_ref() == Some(&layout) {
+            return Ok((scope, sum, Some(wished)));
         }
-        let kept = self.views.kept(&scope.namespace);
-        let rotations = |ca: &str| self.views.rotation(seen, &scope.namespace, ca);
-        let issued = match plan::plan(&scope, &kept, &rotations, now) {
-            Ok(plan) => plan,
-            Err(e) => {
-                let message =
-                    format!("{}; restore the Secret, or delete it to have everything issued anew", chain(&e));
-                return Ok(Some(Held {
-                    kind: "ValidHostedControlPlaneConfiguration",
-                    reason: "InvalidCertificates",
-                    message,
-                }));
+        let sum = memo::sum(&format!("{sum}{layout:?}"));
+        Ok((Arc::new(Scope { encryption: Some(layout), ..(*scope).clone() }), sum, Some(wished)))
+    }
+
+    /// What Azure says, where it can be asked; who agreed a while ago is not asked again.
+    async fn ask(&self, pass: &Pass<'_>, memo: &mut Memo) -> (Verdict, Verdict) {
+        let scope = pass.scope;
+        if !scope.identity.managed() {
+            return (Verdict::Good, Verdict::Good);
+        }
+        let public = matches!(&scope.encryption, Some(Encryption::Kms { private: false, .. }));
+        let places = memo::sum(&format!("{:?}", scope.azure));
+        let key = memo::sum(&format!("{:?}", scope.encryption));
+        let azure = async {
+            match memo.verdict("azure", places, pass.now) {
+                Some(known) => known,
+                None => self.around.azure(scope).await,
             }
         };
-        let secrets: Vec<Value> = issued.writes.iter().map(|w| secret_of(&scope, w)).collect();
-        let wrote = !secrets.is_empty();
-        self.apply(seen, secrets).await?;
-        self.once(seen, &scope).await?;
-        if wrote {
-            // Rendered when the views have seen them: what pods mount is part of their hash.
-            waiting.push(Waiting::new(
-                "certificates that were just issued",
-                "nothing: they are on their way",
-                now,
-            ));
-            return Ok(None);
-        }
-        self.components(seen, &scope).await
+        let kms = async {
+            match memo.verdict("kms", key, pass.now) {
+                Some(known) => known,
+                None if public => self.around.kms(scope).await,
+                None => Verdict::Good,
+            }
+        };
+        let (azure, kms) = futures::join!(azure, kms);
+        memo.asked("azure", places, pass.now, &azure);
+        memo.asked("kms", key, pass.now, &kms);
+        (azure, kms)
     }
 
-    async fn components(&self, seen: &DynamicObject, scope: &Scope) -> Result<Option<Held>, Failure> {
-        let turns = progress(scope, &|n| self.views.rollout(&scope.namespace, n));
-        let materials = self.views.kept(&scope.namespace);
-        let mut objects = Vec::new();
-        for component in table::all() {
-            if turns.turn(component.name) != Turn::Now {
-                continue;
-            }
-            match render::one(scope, component, &materials) {
-                Ok(rendered) => objects.extend(rendered.objects.into_iter().map(|mut o| {
-                    objects::mark(scope, &mut o);
-                    o
-                })),
-                Err(e @ RenderError::Image { .. }) => {
-                    return Ok(Some(Held {
-                        kind: "ValidReleaseInfo",
-                        reason: "MissingReleaseImages",
-                        message: e.to_string(),
-                    }));
-                }
-                Err(e) => {
-                    return Ok(Some(Held {
-                        kind: "ValidHostedControlPlaneConfiguration",
-                        reason: "InvalidConfiguration",
-                        message: e.to_string(),
-                    }));
-                }
-            }
+    /// Whether the API's own name leads somewhere; nothing if it has none, or nobody outside is to use it.
+    async fn name(&self, pass: &Pass<'_>, health: &Result<(), String>) -> Option<Result<(), String>> {
+        let host = &pass.scope.endpoints.api.host;
+        let given = self.views.given(&pass.scope.namespace);
+        let hidden = matches!(pass.scope.reach, Reach::Private | Reach::Swift(_));
+        if host.is_empty() || hidden || given.get("api") == Some(host) || host.parse::<IpAddr>().is_ok() {
+            return None;
         }
-        self.apply(seen, objects).await?;
-        Ok(None)
+        // Who answers at a name was found by it.
+        Some(if health.is_ok() { Ok(()) } else { self.around.resolves(host).await })
     }
 
-    /// Applies objects of this control plane; kinds that the management cluster does not serve are passed over.
-    async fn apply(&self, owner: &DynamicObject, objects: Vec<Value>) -> Result<(), Failure> {
-        let mut desired: Vec<Desired> = Vec::with_capacity(objects.len());
-        for mut object in objects {
-            if !self.views.serves(&object) {
-                continue;
-            }
-            objects::finish(&mut object, owner);
-            desired.push(self.applier.desired(object)?);
-        }
-        self.applier.apply_all(&desired).await.into_result()?;
-        Ok(())
-    }
-
-    /// Secrets of random text, made once and kept.
-    async fn once(&self, owner: &DynamicObject, scope: &Scope) -> Result<(), Failure> {
-        for (name, key, bytes) in crate::certificates::generated(scope) {
-            if self.views.kept(&scope.namespace).has(Kind::Secret, name) {
-                continue;
-            }
-            let text = objects::random_text(&self.views.random, key, bytes);
-            let mut object = objects::text_secret(scope, name, key, &text);
-            objects::finish(&mut object, owner);
-            let desired = self.applier.desired(object)?;
-            let at = desired.at().clone();
-            self.applier.create_once(&at, || Ok(desired)).await?;
-        }
-        Ok(())
-    }
-
-    async fn component_statuses(
-        &self,
-        owner: &DynamicObject,
-        namespace: &str,
-        p: &Progress,
-    ) -> Result<(), Failure> {
+    async fn scope(&self, memo: &mut Memo, hcp: &HostedControlPlane) -> Result<(Arc<Scope>, Sum), Held> {
         let now = self.clock.now();
-        for (name, turn, rollout) in p.iter() {
-            if !self.views.components_served() {
-                return Ok(());
+        let release = match memo.release(now, RELEASE_BELIEVED) {
+            Some(release) => release,
+            None => {
+                let asked = self.around.release(hcp).await.map_err(|e| Held {
+                    kind: "ValidReleaseInfo",
+                    reason: "MissingReleaseImages",
+                    message: chain(&*e).to_string(),
+                })?;
+                memo.released = Some((asked.clone(), now));
+                asked
             }
-            let there = self.views.components.get(namespace, name);
-            let Some(there) = there else {
-                let mut object = json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "ControlPlaneComponent",
-                    "metadata": {"name": name, "namespace": namespace}, "spec": {}});
-                objects::finish(&mut object, owner);
-                self.applier.apply(&self.applier.desired(object)?).await?;
-                continue;
-            };
-            let at = KINDS.component().at(namespace, name);
-            self.applier
-                .status(&at, &there, |o| component_status(o, turn, rollout, p.version(), now))
-                .await?;
+        };
+        let namespace = hcp.metadata.namespace.clone().unwrap_or_default();
+        let (given, management) = (self.views.given(&namespace), self.around.management(&namespace));
+        if let Some(known) = memo.facts(&given, &management, &release) {
+            return Ok(known);
         }
-        Ok(())
+        let around = Around {
+            release,
+            management: management.clone(),
+            given: given.clone(),
+            vault_reader: self.around.vault_reader(),
+        };
+        let scope = facts::read(hcp, &around).map_err(|e| Held {
+            kind: "ValidHostedControlPlaneConfiguration",
+            reason: "InvalidConfiguration",
+            message: e.to_string(),
+        })?;
+        let scope = Arc::new(scope);
+        let sum = memo.keep(given, management, scope.clone());
+        Ok((scope, sum))
     }
-}
 
-/// The status of a control plane; pure.
-fn status(
-    o: &DynamicObject,
-    scope: Option<&Scope>,
-    progress: Option<&Progress>,
-    held: Option<&Held>,
-    health: &Result<(), String>,
-    now: jiff::Timestamp,
-) -> Value {
-    let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
-    let generation = o.metadata.generation;
-    let mut all = Conditions::of(&status);
-    let was_available = status["initialized"] == true;
-    let held = held.map(|h| (h.kind, h.reason, h.message.as_str()));
-    for finding in conditions(scope, progress, held, health, was_available) {
-        all.set(finding, generation, now);
-    }
-    let available = all.is_true("Available");
-    status["ready"] = json!(available);
-    status["initialized"] = json!(was_available || available);
-    status["externalManagedControlPlane"] = json!(true);
-    if let Some(s) = scope {
-        status["controlPlaneEndpoint"] = json!({"host": s.endpoints.api.host, "port": s.endpoints.api.port});
-        status["kubeConfig"] = json!({"name": "admin-kubeconfig", "key": "kubeconfig"});
-        if s.oauth() {
-            status["kubeadminPassword"] = json!({"name": "kubeadmin-password"});
-            let e = &s.endpoints.oauth;
-            status["oauthCallbackURLTemplate"] =
-                json!(format!("https://{}:{}/oauth2callback/[identity-provider-name]", e.host, e.port));
+    /// Whether the API answers. Who answered a moment ago and has not changed since is not asked again.
+    async fn health(&self, pass: &Pass<'_>, memo: &mut Memo) -> Result<(), String> {
+        let Some(api) = pass.progress.rollout("kube-apiserver").filter(|r| r.available) else {
+            memo.answered = None;
+            return Err("the API server is not available yet".to_owned());
+        };
+        let looks = memo::sum(&format!("{:?}{api:?}", pass.scope.endpoints.api));
+        let fresh = |at: Timestamp| pass.now.duration_since(at) < BELIEVED;
+        if memo.answered.is_some_and(|(l, at)| l == looks && fresh(at)) {
+            return Ok(());
         }
-        if let Some(p) = progress {
-            status["controlPlaneVersion"] =
-                progress::history(&status["controlPlaneVersion"], s, p, generation, now);
-        }
+        let health = self.around.healthy(pass.scope).await;
+        memo.answered = health.is_ok().then_some((looks, pass.now));
+        health
     }
-    status["conditions"] = all.to_value();
-    status
 }

@@ -1,29 +1,35 @@
 //! What the operator reads: everything it needs of a namespace, kept by watches.
 
+use super::memo::{Pending, Sum, sum_of};
 use super::progress::Rollout;
+use super::trouble::{self, Trouble, Unready, Warning};
 use crate::Materials;
 use crate::certificates::plan::{Data, Kept, Kind};
-use crate::scope::Scope;
+use crate::scope::{AesKey, Encryption, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clock::Random;
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use pki::rotation::{Known, Phase};
 use reconcile::View;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Views of a management cluster.
 pub struct Views {
     pub planes: Arc<View<DynamicObject>>,
-    pub components: Arc<View<DynamicObject>>,
-    pub secrets: Arc<View<Data>>,
-    pub config_maps: Arc<View<Data>>,
+    pub components: Arc<View<Slim>>,
+    pub secrets: Arc<View<Material>>,
+    pub config_maps: Arc<View<Material>>,
     pub deployments: Arc<View<Rollout>>,
     pub stateful_sets: Arc<View<Rollout>>,
     pub jobs: Arc<View<Rollout>>,
     pub cron_jobs: Arc<View<Rollout>>,
+    /// Pods that are not ready, and warnings about pods.
+    pub unready: Arc<View<Unready>>,
+    pub warnings: Arc<View<Warning>>,
     /// Addresses that Services and Routes were given.
     pub services: Arc<View<String>>,
     /// `group/Kind` of what the management cluster serves beyond the built-in kinds.
@@ -34,28 +40,70 @@ pub struct Views {
 fn rollout_of(kind: &'static str) -> impl Fn(&DynamicObject) -> Option<Rollout> {
     // Objects of a list do not all say their kind.
     move |o| {
-        Some(Rollout::of(kind, o.metadata.generation.unwrap_or(0), o.metadata.annotations.as_ref(), &o.data))
+        let m = &o.metadata;
+        let mut rollout = Rollout::of(kind, m.generation.unwrap_or(0), m.annotations.as_ref(), &o.data);
+        rollout.seen = version(o);
+        Some(rollout)
     }
 }
 
-fn decoded(o: &DynamicObject) -> Option<Data> {
-    let data = o.data.get("data").and_then(Value::as_object);
-    Some(
-        data.into_iter()
-            .flatten()
-            .map(|(k, v)| (k.clone(), STANDARD.decode(v.as_str().unwrap_or_default()).unwrap_or_default()))
-            .collect(),
-    )
+/// The content of a Secret or ConfigMap.
+pub struct Material {
+    pub data: Arc<Data>,
+    pub sum: Sum,
+    /// The resourceVersion it is of.
+    pub version: u64,
 }
 
-fn plain(o: &DynamicObject) -> Option<Data> {
-    let data = o.data.get("data").and_then(Value::as_object);
-    Some(
-        data.into_iter()
-            .flatten()
-            .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().as_bytes().to_vec()))
-            .collect(),
-    )
+impl Material {
+    pub fn new(data: Data, version: u64) -> Material {
+        Material { sum: sum_of(&data), data: Arc::new(data), version }
+    }
+
+    fn of(o: &DynamicObject, read: impl Fn(&str) -> Vec<u8>) -> Option<Material> {
+        let data = o.data.get("data").and_then(Value::as_object).into_iter().flatten();
+        let data = data.map(|(k, v)| (k.clone(), read(v.as_str().unwrap_or_default()))).collect();
+        Some(Material::new(data, version(o)))
+    }
+}
+
+fn version(o: &DynamicObject) -> u64 {
+    o.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+/// What is needed of a ControlPlaneComponent: forty times a control plane, so as a text and not as a tree.
+pub struct Slim {
+    uid: Option<String>,
+    pub version: Option<String>,
+    generation: Option<i64>,
+    status: Box<str>,
+}
+
+impl Slim {
+    fn of(o: &DynamicObject) -> Option<Slim> {
+        let m = &o.metadata;
+        Some(Slim {
+            uid: m.uid.clone(),
+            version: m.resource_version.clone(),
+            generation: m.generation,
+            status: o.data.get("status").map(Value::to_string).unwrap_or_default().into(),
+        })
+    }
+
+    /// As an object with a status.
+    pub fn object(&self) -> DynamicObject {
+        let status = serde_json::from_str::<Value>(&self.status).unwrap_or_default();
+        DynamicObject {
+            types: None,
+            metadata: ObjectMeta {
+                uid: self.uid.clone(),
+                resource_version: self.version.clone(),
+                generation: self.generation,
+                ..ObjectMeta::default()
+            },
+            data: json!({"status": status}),
+        }
+    }
 }
 
 /// The name or address a balancer was given.
@@ -68,13 +116,15 @@ impl Views {
     pub fn new(served: BTreeSet<String>, random: Random) -> Views {
         Views {
             planes: View::whole(),
-            components: View::whole(),
-            secrets: View::new(decoded),
-            config_maps: View::new(plain),
+            components: View::new(Slim::of),
+            secrets: View::new(|o| Material::of(o, |text| STANDARD.decode(text).unwrap_or_default())),
+            config_maps: View::new(|o| Material::of(o, |text| text.as_bytes().to_vec())),
             deployments: View::new(rollout_of("Deployment")),
             stateful_sets: View::new(rollout_of("StatefulSet")),
             jobs: View::new(rollout_of("Job")),
             cron_jobs: View::new(rollout_of("CronJob")),
+            unready: View::new(Unready::of),
+            warnings: View::new(Warning::of),
             services: View::new(address),
             served,
             random,
@@ -88,6 +138,35 @@ impl Views {
             .find_map(|v| v.get(namespace, name))
             .map(|r| (*r).clone())
             .unwrap_or_default()
+    }
+
+    /// What ails components, in their own words.
+    pub fn troubles(&self, namespace: &str) -> Vec<Trouble> {
+        let unready = self.unready.within(namespace);
+        if unready.is_empty() {
+            return Vec::new();
+        }
+        trouble::troubles(&unready, &self.warnings.within(namespace))
+    }
+
+    /// The same encryption with the keys that lie in Secrets.
+    pub fn keys(&self, namespace: &str, encryption: &Encryption) -> Result<Encryption, String> {
+        let Encryption::Aescbc { active, backup } = encryption else { return Ok(encryption.clone()) };
+        let read = |key: &AesKey, field: &str| {
+            let secret = self.secrets.get(namespace, &key.name);
+            let material = secret.and_then(|s| s.data.get("key").cloned()).filter(|m| m.len() == 32);
+            let material = material.ok_or_else(|| {
+                format!(
+                    "secretEncryption.aescbc.{field} cannot be used: Secret {} has no 32 bytes under `key`; make it with `head -c 32 /dev/urandom`",
+                    key.name
+                )
+            })?;
+            Ok::<_, String>(AesKey::with(&key.name, material))
+        };
+        Ok(Encryption::Aescbc {
+            active: read(active, "activeKey")?,
+            backup: backup.as_ref().map(|b| read(b, "backupKey")).transpose()?,
+        })
     }
 
     /// Hosts that were given to what is published.
@@ -111,13 +190,22 @@ impl Views {
         self.served.contains("hypershift.openshift.io/ControlPlaneComponent")
     }
 
-    pub fn kept(&self, namespace: &str) -> Namespace<'_> {
-        Namespace { views: self, namespace: namespace.to_owned() }
+    /// What is in a namespace, and what was written there and not seen yet.
+    pub fn kept<'a>(&'a self, namespace: &'a str, pending: &'a Pending) -> Namespace<'a> {
+        Namespace { views: self, namespace, pending }
     }
 
-    /// What is known of an authority's rotation. The bundle counts as in use when everything that mounts it is rolled out
-    /// in its present form, which the config hash of pods ensures; the same for leaves.
-    pub fn rotation(&self, plane: &DynamicObject, namespace: &str, ca: &str) -> Known {
+    /// What a watch last told.
+    pub fn seen(&self, namespace: &str, kind: Kind, name: &str) -> Option<Arc<Material>> {
+        match kind {
+            Kind::Secret => self.secrets.get(namespace, name),
+            Kind::ConfigMap => self.config_maps.get(namespace, name),
+        }
+    }
+
+    /// What is known of an authority's rotation. `converged`: everything is rolled out with what is stored now, which the
+    /// config hash of pods ensures; then bundles and leaves are in use.
+    pub fn rotation(&self, plane: &DynamicObject, ca: &str, converged: bool) -> Known {
         let annotations = plane.metadata.annotations.as_ref();
         let asked = annotations.and_then(|a| a.get("hypershift.openshift.io/rotate-authorities"));
         let asked = asked.and_then(|text| {
@@ -125,22 +213,21 @@ impl Views {
             let (which, word) = text.split_once('@').unwrap_or((text, text));
             which.split(',').any(|w| w == "all" || w == ca).then(|| word.to_owned())
         });
-        let settled = [&self.deployments, &self.stateful_sets]
-            .into_iter()
-            .all(|v| v.within(namespace).iter().all(|r| r.complete));
-        Known { asked, bundle_in_use: settled, leaves_in_use: settled }
+        Known { asked, bundle_in_use: converged, leaves_in_use: converged }
     }
 
     /// Where an authority's rotation stands.
     pub fn phase(&self, scope: &Scope, ca: &str) -> Option<Phase> {
-        crate::certificates::plan::phase(&*self.secrets.get(&scope.namespace, ca)?).ok()
+        crate::certificates::plan::phase(&self.secrets.get(&scope.namespace, ca)?.data).ok()
     }
 }
 
 /// Secrets and ConfigMaps of one namespace.
+#[derive(Clone, Copy)]
 pub struct Namespace<'a> {
     views: &'a Views,
-    namespace: String,
+    namespace: &'a str,
+    pending: &'a Pending,
 }
 
 impl Namespace<'_> {
@@ -148,23 +235,37 @@ impl Namespace<'_> {
         self.find(kind, name).is_some()
     }
 
-    fn find(&self, kind: Kind, name: &str) -> Option<Arc<Data>> {
-        match kind {
-            Kind::Secret => self.views.secrets.get(&self.namespace, name),
-            Kind::ConfigMap => self.views.config_maps.get(&self.namespace, name),
-        }
+    pub fn find(&self, kind: Kind, name: &str) -> Option<Arc<Material>> {
+        self.pending.get(kind, name).or_else(|| self.views.seen(self.namespace, kind, name))
+    }
+
+    /// What it holds, as a number; 0 if there is none.
+    pub fn sum(&self, kind: Kind, name: &str) -> Sum {
+        self.find(kind, name).map_or(0, |m| m.sum)
     }
 }
 
-impl Kept for Namespace<'_> {
-    fn data(&self, kind: Kind, name: &str) -> Option<Arc<Data>> {
-        self.find(kind, name)
-    }
+/// The kind of a mount.
+pub fn kind(word: &str) -> Kind {
+    if word == "Secret" { Kind::Secret } else { Kind::ConfigMap }
 }
 
 impl Materials for Namespace<'_> {
-    fn data(&self, kind: &str, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
-        let kind = if kind == "Secret" { Kind::Secret } else { Kind::ConfigMap };
-        Some((*self.find(kind, name)?).clone())
+    fn data(&self, word: &str, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+        Some((*self.find(kind(word), name)?.data).clone())
+    }
+}
+
+/// A namespace that remembers what was read of it.
+pub struct Reading<'a> {
+    pub from: Namespace<'a>,
+    pub read: RefCell<BTreeMap<(Kind, String), Sum>>,
+}
+
+impl Kept for Reading<'_> {
+    fn data(&self, kind: Kind, name: &str) -> Option<Arc<Data>> {
+        let found = self.from.find(kind, name);
+        self.read.borrow_mut().insert((kind, name.to_owned()), found.as_ref().map_or(0, |m| m.sum));
+        found.map(|m| m.data.clone())
     }
 }

@@ -1,12 +1,13 @@
 //! Which kinds are watched, and whom they wake.
 
 use super::objects::PLANE;
-use super::{Operator, Surroundings, Views};
+use super::{Operator, Surroundings, Tenants, Views};
+use apis::hypershift::HostedControlPlane;
 use clock::{Random, SharedClock};
 use k8s_openapi::api as k8s;
 use kube::Client;
 use kube::core::DynamicObject;
-use reconcile::{Applier, Handle, Keys, Kind, Kinds, Ledger, Metrics, Options, Runtime, Sink, Watch};
+use reconcile::{Applier, Handle, Keys, Kind, Kinds, Ledger, Metrics, Options, Runtime, Sink, View, Watch};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -34,21 +35,40 @@ impl Known {
     }
 }
 
-/// The key of the control plane an object belongs to.
-fn owner(o: &DynamicObject, keys: &mut Keys) {
-    keys.controller(o, "HostedControlPlane");
+/// What an operator is set up with.
+pub struct Setup<'a> {
+    /// `group/Kind` of what the management cluster serves beyond the built-in kinds.
+    pub served: BTreeSet<String>,
+    pub clock: SharedClock,
+    pub random: &'a Random,
+    pub around: Arc<dyn Surroundings>,
+    pub metrics: &'a Metrics,
+    /// Whom to serve, of those who are watched.
+    pub tenants: Arc<Tenants>,
+    /// Watches this namespace alone, with rights in it alone; all if there is none.
+    pub namespace: Option<String>,
+    pub only: Only,
+}
+
+/// Which control planes of those watched are ours to work on; all if nothing is said.
+#[derive(Clone, Debug, Default)]
+pub struct Only {
+    pub name: Option<String>,
+    /// During an upgrade the operator of the old release leaves the new one to its successor.
+    pub release_image: Option<String>,
+}
+
+impl Only {
+    pub(super) fn covers(&self, hcp: &HostedControlPlane) -> bool {
+        let name = self.name.as_ref().is_none_or(|n| hcp.metadata.name.as_ref() == Some(n));
+        name && self.release_image.as_ref().is_none_or(|i| hcp.spec.release_image == *i)
+    }
 }
 
 /// Sets the operator up in a runtime: its controller, and everything it watches.
-pub fn start(
-    runtime: &mut Runtime,
-    client: &Client,
-    served: BTreeSet<String>,
-    clock: SharedClock,
-    random: &Random,
-    around: Arc<dyn Surroundings>,
-    metrics: &Metrics,
-) -> Handle {
+pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle {
+    let Setup { served, clock, random, around, metrics, tenants, namespace, only } = setup;
+    let namespace = namespace.unwrap_or_default();
     let kinds = Kinds::builtin().with(KINDS.others()).with([KINDS.plane(), KINDS.component()]);
     let ledger = Ledger::new("control-plane-operator", random);
     let applier = Applier::new(client.clone(), Arc::new(kinds), ledger.clone()).with_metrics(metrics);
@@ -67,19 +87,32 @@ pub fn start(
         (Kind::of::<k8s::policy::v1::PodDisruptionBudget>(), None),
         (Kind::of::<k8s::networking::v1::NetworkPolicy>(), None),
     ];
+    let (unready, warnings) = (views.unready.clone(), views.warnings.clone());
     let (planes, components) = (views.planes.clone(), views.components.clone());
-    let operator = Operator { views, applier, clock, around };
+    let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
-    runtime.watch(
-        Watch::whole(client, &KINDS.plane()).into_sink(planes).wakes(handle.keys(|o, keys| keys.itself(o))),
-    );
+    tenants.attach(handle.clone(), planes.clone());
+    let of_planes = Watch::whole(client, &KINDS.plane()).namespace(&*namespace).into_sink(planes.clone());
+    runtime.watch(of_planes.wakes(handle.keys(|o, keys| keys.itself(o))));
+    // Pods are not ours to apply; they and what is said of them are read.
+    let of_planes = planes.clone();
+    let about = handle.keys(move |o, keys| concerned(o, &of_planes, keys));
+    let pods = Watch::whole(client, &Kind::of::<k8s::core::v1::Pod>()).namespace(&*namespace);
+    let pods = pods.labels(kube::core::Expression::Exists(PLANE.to_owned()));
+    runtime.watch(pods.into_sink(unready).wakes(about.clone()));
+    let events = Watch::whole(client, &Kind::of::<k8s::core::v1::Event>()).namespace(&*namespace);
+    let events = events.fields("type=Warning,involvedObject.kind=Pod");
+    runtime.watch(events.into_sink(warnings).wakes(about));
     let mut follow = |kind: &Kind, sink: Option<Arc<dyn Sink>>| {
-        let selected = Watch::whole(client, kind).labels(kube::core::Expression::Exists(PLANE.to_owned()));
+        let selected = Watch::whole(client, kind)
+            .namespace(&*namespace)
+            .labels(kube::core::Expression::Exists(PLANE.to_owned()));
         let mut watch = selected.into_sink(ledger.clone());
         if let Some(sink) = sink {
             watch = watch.into_sink(sink);
         }
-        runtime.watch(watch.wakes(handle.keys(owner)));
+        let planes = planes.clone();
+        runtime.watch(watch.wakes(handle.keys(move |o, keys| concerned(o, &planes, keys))));
     };
     for (kind, sink) in sinks {
         follow(&kind, sink);
@@ -93,4 +126,16 @@ pub fn start(
         }
     }
     handle
+}
+
+/// The control plane an object belongs to: its owner, or, for what a user gave us, the one of its namespace.
+fn concerned(o: &DynamicObject, planes: &View<DynamicObject>, keys: &mut Keys) {
+    keys.controller(o, "HostedControlPlane");
+    if o.metadata.owner_references.as_ref().is_some_and(|r| r.iter().any(|r| r.kind == "HostedControlPlane"))
+    {
+        return;
+    }
+    for plane in planes.within(o.metadata.namespace.as_deref().unwrap_or_default()) {
+        keys.itself(&plane);
+    }
 }

@@ -20,7 +20,7 @@ pub use prune::{Owner, Prune};
 pub use status::{Status, merge_patch};
 
 use crate::kind::{Kinds, ObjectRef};
-use crate::ledger::{Ledger, Standing};
+use crate::ledger::{Ledger, Print, Standing};
 use crate::metrics::{APPLIES, Metrics};
 use error::request;
 use futures::StreamExt;
@@ -144,6 +144,22 @@ impl Applier {
 
     pub fn desired(&self, manifest: Value) -> Result<Desired, Error> {
         Desired::new(&self.kinds, manifest).map_err(Error::Manifest)
+    }
+
+    /// To ask later whether it still stands.
+    pub fn print(&self, desired: &Desired) -> Print {
+        self.ledger.print(&desired.at, self.ledger.prints().value(&desired.manifest))
+    }
+
+    /// Whether all of these are as they were applied: then applying them again would send nothing.
+    pub fn stand(&self, prints: &[Print]) -> bool {
+        self.ledger.stand(prints)
+    }
+
+    /// The newest resourceVersion that is known of an object; nothing if it is gone or was never applied. A view that has
+    /// an older one has not heard of what we did yet.
+    pub fn version(&self, print: &Print) -> Option<u64> {
+        self.ledger.version(print)
     }
 
     /// Makes one object be as desired.

@@ -1,0 +1,7 @@
+//! HostedClusters in an embedded management cluster.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod begin;
+mod samples;
+mod world;
