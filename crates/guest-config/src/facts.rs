@@ -126,7 +126,7 @@ pub fn facts(hcp: &HostedControlPlane, told: &Told, material: Material) -> Resul
             image: told.image.clone(),
             version: told.version.clone(),
             kubernetes: told.kubernetes.clone(),
-            images: told.images.clone(),
+            images: told.images.clone().into(),
             ours: told.images.get("zaffre").cloned().unwrap_or_default(),
             registry_overrides: String::new(),
         },

@@ -9,6 +9,7 @@ use clock::SharedClock;
 use control_plane::operate::Surroundings;
 use control_plane::scope::{Management, Release, Scope};
 use futures::future::BoxFuture;
+use hypershift::preflight::Preflight;
 use hypershift::{NoRelease, Payload};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -38,6 +39,7 @@ pub struct Around {
     ours: String,
     vault_reader: String,
     minor: u32,
+    preflight: Option<Arc<dyn Preflight>>,
 }
 
 impl Around {
@@ -52,12 +54,25 @@ impl Around {
             ours,
             vault_reader: String::new(),
             minor: 34,
+            preflight: None,
         }
     }
 
     /// The identity that mounts secrets of vaults.
     pub fn with_vault_reader(mut self, client_id: impl Into<String>) -> Around {
         self.vault_reader = client_id.into();
+        self
+    }
+
+    /// Asks Azure with this account before anything is made.
+    pub fn with_preflight(mut self, client: azure::Client) -> Around {
+        self.preflight = Some(Arc::new(hypershift::preflight::azure::Arm::new(client)));
+        self
+    }
+
+    /// Shares what others looked up.
+    pub fn with_releases(mut self, releases: Releases) -> Around {
+        self.releases = releases;
         self
     }
 
@@ -141,8 +156,8 @@ impl hypershift::Surroundings for Around {
         crate::install::HOME.to_owned()
     }
 
-    fn preflight(&self) -> Option<Arc<dyn hypershift::preflight::Preflight>> {
-        None
+    fn preflight(&self) -> Option<Arc<dyn Preflight>> {
+        self.preflight.clone()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::balancers::Balancers;
 use crate::gate::{self, ControlPlaneOperator, Gate};
+use crate::programs::Means;
 use crate::{Cloud, Options, releases};
 use ek_engine::Engine;
 use ek_guest::Guests;
@@ -26,6 +27,15 @@ pub enum Error {
     Nodes(#[from] ek_node::Error),
 }
 
+/// What it is made of.
+pub(crate) struct Make<'a> {
+    pub options: &'a Options,
+    pub cloud: &'a Cloud,
+    pub means: Means,
+    pub dir: &'a Path,
+    pub stages: StageSet,
+}
+
 pub(crate) struct Management {
     pub server: ApiServer,
     pub nodes: Nodes,
@@ -36,13 +46,8 @@ pub(crate) struct Management {
 }
 
 impl Management {
-    pub(crate) async fn start(
-        options: &Options,
-        cloud: &Cloud,
-        dir: &Path,
-        stages: StageSet,
-        forget: bool,
-    ) -> Result<Management, Error> {
+    pub(crate) async fn start(make: Make<'_>, forget: bool) -> Result<Management, Error> {
+        let Make { options, cloud, means, dir, stages } = make;
         let config = if forget { Config::memory() } else { Config::directory(dir.join("management")) };
         let server = ApiServer::start(Config { clock: options.clock.clone(), ..config }).await?;
         let timing = sidecars::Timing { clock: options.clock.clone(), ..sidecars::Timing::system() };
@@ -54,6 +59,7 @@ impl Management {
         operands.register(&mut with.programs, releases::pattern, OURS);
         let store = operands.secrets_store(cloud.node_identity());
         with.csi.insert(operands::SECRETS_STORE.to_owned(), store);
+        means.register(&mut with.programs, releases::pattern, OURS);
         let gate = Gate::new();
         let operator = Arc::new(ControlPlaneOperator(gate.clone()));
         with.programs.register_where(OURS, gate::serves("control-plane-operator"), operator);

@@ -28,12 +28,14 @@ pub mod around;
 pub mod balancers;
 mod cloud;
 mod cluster;
+mod dial;
 mod gate;
 pub mod health;
 pub mod ingress;
 mod install;
 pub mod kubeconfig;
 pub mod landing;
+mod programs;
 pub mod releases;
 pub mod sample;
 
@@ -49,6 +51,7 @@ use control_plane::operate;
 use ek_node::StageSet;
 use ek_server::ApiServer;
 use reconcile::{Handle, Metrics, Runtime};
+use release::Releases;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -130,11 +133,19 @@ impl World {
             Pace::Realistic => StageSet::realistic(),
         };
         let cloud = Cloud::start(&options, &dir).await?;
-        let management = Management::start(&options, &cloud, &dir, stages, scratch.is_some()).await?;
+        let random = Random::from_os();
+        let releases = Releases::new();
+        let means = programs::Means {
+            images: cloud.images.clone(),
+            releases: releases.clone(),
+            clock: options.clock.clone(),
+            random: random.clone(),
+        };
+        let make = cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages };
+        let management = Management::start(make, scratch.is_some()).await?;
         let client = management.server.client();
         let served = install::install(&client).await?;
         let metrics = Metrics::default();
-        let random = Random::from_os();
         let mut runtime = Runtime::new(options.clock.clone(), &metrics);
         let ingress = Ingress::start(&mut runtime, &client, management.nodes.clone()).await?;
         let around = Around::new(
@@ -144,7 +155,8 @@ impl World {
             options.clock.clone(),
             cloud.image("zaffre"),
         );
-        let around = Arc::new(around.with_vault_reader(&cloud.vault_reader));
+        let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
+        let around = Arc::new(around.with_releases(releases));
         let (clusters, _) = hypershift::operate::start(
             &mut runtime,
             &client,
