@@ -49,7 +49,8 @@ impl Azure {
     /// A client as this identity, with no token in hand: each begins with an exchange.
     pub fn client(&self, who: &Identity) -> Client {
         let timing = self.options.timing.clone();
-        let entra = Entra { http: self.http.clone(), login: self.cloud.login.clone(), timing: timing.clone() };
+        let entra =
+            Entra { http: self.http.clone(), login: self.cloud.login.clone(), timing: timing.clone() };
         let source = match who {
             Identity::Federated { tenant, client, file } => {
                 Confidential::new(entra, tenant, client, Proof::FederatedFile(file.clone()))

@@ -107,7 +107,10 @@ impl Kms for Socket {
             let key = self.plugin().await?;
             // The provider's name changes with its key, so this is damage and not a rotation.
             if key_id != key.id() {
-                return Err(format!("the data key was encrypted by {key_id}, and this plugin has {}", key.id()));
+                return Err(format!(
+                    "the data key was encrypted by {key_id}, and this plugin has {}",
+                    key.id()
+                ));
             }
             key.decrypt(sealed).await.map_err(|t| t.text().to_owned())
         })
@@ -311,7 +314,8 @@ async fn health(ctx: &ProgramContext, listener: &TcpListener, key: &Arc<Key>) {
                 Ok::<_, Infallible>(answer)
             }
         });
-        let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(tcp), service);
+        let connection =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(tcp), service);
         let _ = tokio::time::timeout(PATIENCE, connection).await;
     }
 }

@@ -98,7 +98,9 @@ pub fn from_env(place: &PodPlace, ctx: &ProgramContext) -> Result<Identity, Trou
         return Ok(Identity::Mounted { file: real(place, file)? });
     }
     let need = |name: &str| {
-        env(name).ok_or_else(|| refused(format!("neither {name} nor MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH is set")))
+        env(name).ok_or_else(|| {
+            refused(format!("neither {name} nor MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH is set"))
+        })
     };
     Ok(Identity::Federated {
         tenant: need("AZURE_TENANT_ID")?.clone(),
@@ -139,7 +141,11 @@ async fn awaited<T>(
 }
 
 /// Where a credential Secret of the guest says the cluster is.
-async fn where_secret(client: &kube::Client, namespace: &str, name: &str) -> Result<(ResourceId, String), Trouble> {
+async fn where_secret(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+) -> Result<(ResourceId, String), Trouble> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let of = format!("Secret {namespace}/{name} of the guest");
     let data = awaited(&of, secrets.get_opt(name)).await?.data.unwrap_or_default();
@@ -162,11 +168,7 @@ fn kind(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
 }
 
 impl Act {
-    pub async fn read(
-        component: Component,
-        place: &PodPlace,
-        ctx: &ProgramContext,
-    ) -> Result<Act, Trouble> {
+    pub async fn read(component: Component, place: &PodPlace, ctx: &ProgramContext) -> Result<Act, Trouble> {
         match component {
             Component::CloudController => {
                 let path = flag(ctx, "--cloud-config").unwrap_or_else(|| "/etc/cloud/cloud.conf".into());
@@ -216,16 +218,19 @@ impl Act {
 
     async fn ingress(place: &PodPlace, ctx: &ProgramContext) -> Result<Act, Trouble> {
         let identity = from_env(place, ctx)?;
-        let path = ctx.env().get("KUBECONFIG").cloned().unwrap_or_else(|| "/etc/kubernetes/kubeconfig".into());
+        let path =
+            ctx.env().get("KUBECONFIG").cloned().unwrap_or_else(|| "/etc/kubernetes/kubeconfig".into());
         let guest = KubeconfigFrom::File(path).client(place).await;
         let guest = guest.map_err(|e| Trouble::NotYet(sidecars::chain(&e)))?;
         let (group, location) =
             where_secret(&guest, "openshift-ingress-operator", "cloud-credentials").await?;
-        let dns: Api<DynamicObject> = Api::all_with(guest, &kind("config.openshift.io", "v1", "DNS", "dnses"));
+        let dns: Api<DynamicObject> =
+            Api::all_with(guest, &kind("config.openshift.io", "v1", "DNS", "dnses"));
         let dns = awaited("DNS cluster of the guest", dns.get_opt("cluster")).await?;
         let zones = ["publicZone", "privateZone"].map(|z| dns.data["spec"][z]["id"].as_str());
         let zone = zones.into_iter().flatten().next().map(|id| {
-            ResourceId::parse(id).map_err(|e| refused(format!("DNS cluster of the guest: {id:?} is no zone: {e}")))
+            ResourceId::parse(id)
+                .map_err(|e| refused(format!("DNS cluster of the guest: {id:?} is no zone: {e}")))
         });
         Ok(Act { identity, group, location, zone: zone.transpose()? })
     }

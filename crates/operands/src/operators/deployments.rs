@@ -15,9 +15,14 @@ fn env<'a>(ctx: &'a ProgramContext, name: &str) -> Result<&'a str, String> {
 /// How an operand gets its credential.
 enum Credential<'a> {
     /// Minted: image of the minter, account of the guest.
-    Token { minter: &'a str, account: (&'a str, &'a str) },
+    Token {
+        minter: &'a str,
+        account: (&'a str, &'a str),
+    },
     /// Mounted: the class.
-    Vault { class: &'a str },
+    Vault {
+        class: &'a str,
+    },
     None,
 }
 
@@ -54,7 +59,8 @@ fn deployment(
         }
         Credential::Vault { class } => {
             mounts.push(json!({"name": "cloud-cert", "mountPath": CERTS, "readOnly": true}));
-            volumes.push(json!({"name": "cloud-cert", "csi": {"driver": crate::SECRETS_STORE, "readOnly": true,
+            volumes
+                .push(json!({"name": "cloud-cert", "csi": {"driver": crate::SECRETS_STORE, "readOnly": true,
                 "volumeAttributes": {"secretProviderClass": class}}}));
         }
         Credential::None => {}
@@ -86,7 +92,9 @@ pub fn storage(ctx: &ProgramContext) -> Result<Vec<Value>, String> {
         let account = format!("azure-{kind}-csi-driver-controller-sa");
         let credential = match class {
             Some(class) => Credential::Vault { class },
-            None => Credential::Token { minter: env(ctx, "HYPERSHIFT_IMAGE")?, account: (namespace, &account) },
+            None => {
+                Credential::Token { minter: env(ctx, "HYPERSHIFT_IMAGE")?, account: (namespace, &account) }
+            }
         };
         let main = json!({
             "name": "csi-driver",
@@ -97,8 +105,9 @@ pub fn storage(ctx: &ProgramContext) -> Result<Vec<Value>, String> {
             ],
             "volumeMounts": [{"name": "cloud-config", "mountPath": "/etc/kubernetes"}],
         });
-        let volumes =
-            vec![json!({"name": "cloud-config", "secret": {"secretName": format!("azure-{kind}-csi-config")}})];
+        let volumes = vec![
+            json!({"name": "cloud-config", "secret": {"secretName": format!("azure-{kind}-csi-config")}}),
+        ];
         all.push(deployment(
             operator,
             &format!("azure-{kind}-csi-driver-controller"),

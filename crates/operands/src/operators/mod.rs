@@ -143,9 +143,7 @@ async fn keep(operator: &Operator, ctx: &ProgramContext, wanted: &[Value]) -> Re
 
 fn available(d: &Deployment) -> bool {
     let status = d.status.clone().unwrap_or_default();
-    let yes = |kind: &str| {
-        status.conditions.iter().flatten().any(|c| c.type_ == kind && c.status == "True")
-    };
+    let yes = |kind: &str| status.conditions.iter().flatten().any(|c| c.type_ == kind && c.status == "True");
     status.observed_generation >= d.metadata.generation && yes("Available")
 }
 

@@ -102,7 +102,10 @@ impl Class {
         let bad = |e: &dyn std::fmt::Display| ClassError::Objects(e.to_string());
         let list: List = serde_saphyr::from_str(&need("objects")?).map_err(|e| bad(&e))?;
         if list.array.is_empty() || list.array.len() > MOST {
-            return Err(ClassError::Objects(format!("it names {} objects, not 1 to {MOST}", list.array.len())));
+            return Err(ClassError::Objects(format!(
+                "it names {} objects, not 1 to {MOST}",
+                list.array.len()
+            )));
         }
         let objects = list.array.iter().map(|entry| {
             let entry: Entry = serde_saphyr::from_str(entry).map_err(|e| bad(&e))?;
@@ -148,7 +151,8 @@ mod tests {
             "userAssignedIdentityID": "me", "keyvaultName": "v", "tenantId": "t", "objects": objects}})
     }
 
-    const ONE: &str = "array:\n  - |\n    objectName: creds\n    objectEncoding: hex\n    objectType: secret\n";
+    const ONE: &str =
+        "array:\n  - |\n    objectName: creds\n    objectEncoding: hex\n    objectType: secret\n";
 
     #[test]
     fn classes_as_control_planes_write_them() {
@@ -172,8 +176,17 @@ mod tests {
         refused(|s| s["parameters"]["useVMManagedIdentity"] = json!("false"), "useVMManagedIdentity");
         refused(|s| s["parameters"]["objects"] = json!("array: ["), "objects cannot be read");
         refused(|s| s["parameters"]["objects"] = json!("array: []"), "0 objects");
-        refused(|s| s["parameters"]["objects"] = json!("array:\n- \"objectName: a\\nobjectType: key\""), "objectType");
-        refused(|s| s["parameters"]["objects"] = json!("array:\n- \"objectName: a\\nobjectEncoding: x\""), "utf-8, hex");
-        refused(|s| s["parameters"]["objects"] = json!("array:\n- \"objectName: a\\nobjectAlias: ../b\""), "file");
+        refused(
+            |s| s["parameters"]["objects"] = json!("array:\n- \"objectName: a\\nobjectType: key\""),
+            "objectType",
+        );
+        refused(
+            |s| s["parameters"]["objects"] = json!("array:\n- \"objectName: a\\nobjectEncoding: x\""),
+            "utf-8, hex",
+        );
+        refused(
+            |s| s["parameters"]["objects"] = json!("array:\n- \"objectName: a\\nobjectAlias: ../b\""),
+            "file",
+        );
     }
 }

@@ -60,7 +60,11 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text.trim().bytes().map(|b| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
+    let digits: Vec<u8> = text
+        .trim()
+        .bytes()
+        .map(|b| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok()))
+        .collect::<Option<_>>()?;
     digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|p| p[0] << 4 | p[1]).collect())
 }
 
@@ -83,7 +87,12 @@ impl CsiDriver for SecretsStore {
             let (namespace, pod) = (&request.namespace, &request.pod);
             // What was mounted once stays: old credentials are better than none, and may still be good.
             if request.target.join("..data").exists() {
-                tracing::warn!(namespace, pod, why, "what is mounted from a vault cannot be brought up to date");
+                tracing::warn!(
+                    namespace,
+                    pod,
+                    why,
+                    "what is mounted from a vault cannot be brought up to date"
+                );
                 return Ok(after(AGAIN));
             }
             Err(format!("failed to mount secrets store objects for pod {namespace}/{pod}, err: {why}"))
@@ -108,7 +117,9 @@ impl Inner {
                     o.name, o.version, class.vault, class.identity, sidecars::chain(&e)
                 )
             })?;
-            let value = got.value.ok_or_else(|| format!("secret {} of vault {} has no value", o.name, class.vault))?;
+            let value = got
+                .value
+                .ok_or_else(|| format!("secret {} of vault {} has no value", o.name, class.vault))?;
             payload.insert(o.file().to_owned(), decoded(o, value.expose())?);
         }
         let target = request.target.clone();
@@ -149,10 +160,19 @@ async fn class_of(request: &CsiRequest) -> Result<Class, String> {
     let found = match api.get_opt(name).await {
         Ok(found) => found,
         Err(kube::Error::Api(s)) if s.code == 404 => None,
-        Err(e) => return Err(format!("failed to get secretproviderclass {}/{name}: {}", request.namespace, sidecars::chain(&e))),
+        Err(e) => {
+            return Err(format!(
+                "failed to get secretproviderclass {}/{name}: {}",
+                request.namespace,
+                sidecars::chain(&e)
+            ));
+        }
     };
-    let found = found.ok_or_else(|| format!("failed to get secretproviderclass {}/{name}, error: not found", request.namespace))?;
-    Class::read(&found.data["spec"]).map_err(|e| format!("secretproviderclass {}/{name}: {e}", request.namespace))
+    let found = found.ok_or_else(|| {
+        format!("failed to get secretproviderclass {}/{name}, error: not found", request.namespace)
+    })?;
+    Class::read(&found.data["spec"])
+        .map_err(|e| format!("secretproviderclass {}/{name}: {e}", request.namespace))
 }
 
 fn decoded(o: &Object, text: &str) -> Result<Vec<u8>, String> {
@@ -162,7 +182,11 @@ fn decoded(o: &Object, text: &str) -> Result<Vec<u8>, String> {
         Encoding::Base64 => STANDARD.decode(text.split_whitespace().collect::<String>()).ok(),
     };
     bytes.ok_or_else(|| {
-        format!("the value of secret {} is not {}, which objectEncoding says it is", o.name, o.encoding.as_str())
+        format!(
+            "the value of secret {} is not {}, which objectEncoding says it is",
+            o.name,
+            o.encoding.as_str()
+        )
     })
 }
 
@@ -190,7 +214,8 @@ mod tests {
 
     #[test]
     fn encodings() {
-        let o = |encoding| Object { name: "s".into(), alias: String::new(), version: String::new(), encoding };
+        let o =
+            |encoding| Object { name: "s".into(), alias: String::new(), version: String::new(), encoding };
         assert_eq!(decoded(&o(Encoding::Utf8), "a\nb").unwrap(), b"a\nb");
         assert_eq!(decoded(&o(Encoding::Hex), "00fF").unwrap(), [0, 255]);
         assert_eq!(decoded(&o(Encoding::Base64), "aGk=\n").unwrap(), b"hi");
