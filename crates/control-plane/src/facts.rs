@@ -3,8 +3,8 @@
 //! What users write is read once, here; every field that cannot be used is an error that names it and the way out.
 
 use crate::scope::{
-    Availability, Azure, Encryption, Endpoint, Endpoints, Etcd, Identity, KmsKey, Management, Named, Network,
-    Pods, Publish, Reach, Release, Scope, VaultSecret, Who,
+    AesKey, Availability, Azure, Encryption, Endpoint, Endpoints, Etcd, Identity, KmsKey, Management, Named,
+    Network, Pods, Publish, Reach, Release, Scope, VaultSecret, Who,
 };
 use apis::hypershift::HostedControlPlane;
 use apis::hypershift::encryption::{AzureKmsKey, SecretEncryption};
@@ -308,7 +308,7 @@ fn etcd(spec: &EtcdSpec) -> Result<Etcd, Unusable> {
 
 fn encryption(spec: &SecretEncryption) -> Result<Encryption, Unusable> {
     if let Some(aes) = &spec.aescbc {
-        let name = |r: &apis::common::LocalObjectReference| r.name.clone();
+        let name = |r: &apis::common::LocalObjectReference| AesKey::named(&r.name);
         return Ok(Encryption::Aescbc {
             active: name(&aes.active_key),
             backup: aes.backup_key.as_ref().map(name),

@@ -20,6 +20,7 @@
 //! * [`defaults`]: what every pod of a control plane has in common.
 //! * [`config`]: configuration files that the programs read.
 //! * [`publish`]: the Services and Routes everything is reached by.
+//! * [`encryption`]: how the key of data at rest is changed.
 //! * [`certificates`]: which authorities, certificates, bundles and kubeconfigs there are.
 //!
 //! * [`operate`]: the controller that keeps all this in a management cluster. Only there a client is known.
@@ -33,6 +34,7 @@ pub mod certificates;
 pub mod component;
 pub mod config;
 pub mod defaults;
+pub mod encryption;
 pub mod facts;
 pub mod inject;
 mod network;

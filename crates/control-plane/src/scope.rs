@@ -2,6 +2,7 @@
 //!
 //! They come from the HostedControlPlane, its release and the management cluster, read and validated elsewhere.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -209,10 +210,48 @@ pub enum Etcd {
 }
 
 /// How secrets are encrypted at rest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Encryption {
-    Kms { active: KmsKey, backup: Option<KmsKey>, private: bool },
-    Aescbc { active: String, backup: Option<String> },
+    /// The active key writes; the other can be read as well.
+    Kms {
+        active: KmsKey,
+        backup: Option<KmsKey>,
+        private: bool,
+    },
+    Aescbc {
+        active: AesKey,
+        backup: Option<AesKey>,
+    },
+}
+
+/// A key of the cluster's own, in a Secret a user gave us.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AesKey {
+    pub name: String,
+    material: Option<Vec<u8>>,
+}
+
+impl AesKey {
+    /// Not read yet.
+    pub fn named(name: &str) -> AesKey {
+        AesKey { name: name.to_owned(), material: None }
+    }
+
+    pub fn with(name: &str, material: Vec<u8>) -> AesKey {
+        AesKey { name: name.to_owned(), material: Some(material) }
+    }
+
+    pub fn material(&self) -> Option<&[u8]> {
+        self.material.as_deref()
+    }
+}
+
+/// The name, and of the key only what tells it from another.
+impl std::fmt::Debug for AesKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sum = self.material.as_deref().map(|m| digest(&SHA256, m));
+        f.debug_tuple("AesKey").field(&self.name).field(&sum.as_ref().map(AsRef::as_ref)).finish()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

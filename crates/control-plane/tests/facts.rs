@@ -52,6 +52,19 @@ pub fn object() -> Value {
     })
 }
 
+/// The other flavour.
+pub fn with_managed_identities(o: &mut Value) {
+    let uuid = |n: u8| format!("00000000-0000-0000-0000-00000000000{n}");
+    let m = |n: &str| json!({"credentialsSecretName": format!("{n}-creds"), "objectEncoding": "utf-8"});
+    o["spec"]["platform"]["azure"]["azureAuthenticationConfig"] = json!({
+        "azureAuthenticationConfigType": "ManagedIdentities", "managedIdentities": {
+            "controlPlane": {"managedIdentitiesKeyVault": {"name": "kv", "tenantID": uuid(9)},
+                "cloudProvider": m("cp"), "nodePoolManagement": m("np"), "controlPlaneOperator": m("cpo"),
+                "ingress": m("in"), "network": m("net"), "disk": m("disk"), "file": m("file"),
+                "imageRegistry": m("ir")},
+            "dataPlane": {"imageRegistryMSIClientID": uuid(1), "diskMSIClientID": uuid(2), "fileMSIClientID": uuid(3)}}});
+}
+
 fn scope(change: impl FnOnce(&mut Value)) -> Result<Scope, control_plane::facts::Unusable> {
     let mut o = object();
     change(&mut o);
@@ -84,13 +97,7 @@ fn what_a_user_writes_is_what_is_rendered() {
 #[test]
 fn the_other_flavour_comes_from_the_object_alone() {
     let s = scope(|o| {
-        let m = |n: &str| json!({"credentialsSecretName": format!("{n}-creds"), "objectEncoding": "utf-8"});
-        o["spec"]["platform"]["azure"]["azureAuthenticationConfig"] = json!({
-            "azureAuthenticationConfigType": "ManagedIdentities", "managedIdentities": {
-                "controlPlane": {"managedIdentitiesKeyVault": {"name": "kv", "tenantID": "t"},
-                    "cloudProvider": m("cp"), "nodePoolManagement": m("np"), "controlPlaneOperator": m("cpo"),
-                    "ingress": m("in"), "network": m("net"), "disk": m("disk"), "file": m("file")},
-                "dataPlane": {"imageRegistryMSIClientID": "a", "diskMSIClientID": "b", "fileMSIClientID": "c"}}});
+        with_managed_identities(o);
         o["metadata"]["annotations"] = json!({"hypershift.openshift.io/swift-pod-network-instance": "pni"});
     })
     .unwrap();

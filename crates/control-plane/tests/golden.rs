@@ -91,7 +91,7 @@ fn variants() -> Vec<(&'static str, Scope)> {
         (
             "self-managed-aescbc",
             Scope {
-                encryption: Some(Encryption::Aescbc { active: "key-1".into(), backup: None }),
+                encryption: Some(Encryption::Aescbc { active: AesKey::named("key-1"), backup: None }),
                 ..self_managed()
             },
         ),

@@ -2,7 +2,7 @@
 
 use crate::world::release;
 use apis::hypershift::HostedControlPlane;
-use control_plane::operate::{self, Setup, Surroundings, Tenants};
+use control_plane::operate::{self, Setup, Surroundings, Tenants, Verdict};
 use control_plane::scope::{Management, Release, Scope};
 use ek_controllers::all;
 use ek_node::{NodeSpec, Nodes, StageSet};
@@ -17,7 +17,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Tells the operator what it must know; the release is what the object's image names.
-struct Told;
+#[derive(Default)]
+struct Told {
+    azure: Arc<std::sync::Mutex<Option<Verdict>>>,
+}
 
 impl Surroundings for Told {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
@@ -37,6 +40,10 @@ impl Surroundings for Told {
 
     fn vault_reader(&self) -> String {
         String::new()
+    }
+
+    fn azure<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { self.azure.lock().unwrap().clone().unwrap_or(Verdict::Good) })
     }
 }
 
@@ -65,6 +72,10 @@ impl World {
     }
 
     async fn serving(tenants: Arc<Tenants>) -> World {
+        World::told(tenants, Told::default()).await
+    }
+
+    async fn told(tenants: Arc<Tenants>, told: Told) -> World {
         let dir = tempfile::tempdir().unwrap();
         let server = ApiServer::start(Config::memory()).await.unwrap();
         let mut options = ek_node::Options::new(dir.path());
@@ -126,10 +137,11 @@ impl World {
             served,
             clock: clock::system(),
             random: &random,
-            around: Arc::new(Told),
+            around: Arc::new(told),
             metrics: &metrics,
             tenants: tenants.clone(),
             namespace: None,
+            only: Default::default(),
         };
         let handle = operate::start(&mut runtime, &client, setup);
         let stop = CancellationToken::new();
@@ -330,5 +342,92 @@ async fn what_holds_it_up_is_said() {
     let o = w.until("ValidReleaseInfo", "False").await;
     assert_eq!(condition(&o, "ValidReleaseInfo")["message"], "there is no such release");
     assert_eq!(condition(&o, "Available")["status"], "False");
+    w.stop.cancel();
+}
+
+fn say(kind: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": "Told", "message": "by another",
+        "lastTransitionTime": "2026-11-16T00:00:00Z"})
+}
+
+/// A key is changed in phases, each of which is seen before the next; what others say of a control plane stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_changed_while_everything_runs() {
+    let w = World::start().await;
+    let key = |version: &str| {
+        json!({"type": "kms", "kms": {"provider": "Azure", "azure": {
+            "activeKey": {"keyVaultName": "vault", "keyName": "etcd", "keyVersion": version},
+            "workloadIdentity": {"clientID": "00000000-0000-0000-0000-000000000001"}}}})
+    };
+    w.create(|o| o["spec"]["secretEncryption"] = key("one")).await;
+    w.give_address().await;
+    let o = w.until("Available", "True").await;
+    assert_eq!(condition(&o, "ValidAzureKMSConfig")["status"], "True");
+    assert_eq!(condition(&o, "ExternalDNSReachable")["status"], "Unknown");
+    assert_eq!(condition(&o, "ValidIDPConfiguration")["reason"], "IDPConfigurationValid");
+    w.until("EtcdDataEncryptionUpToDate", "True").await;
+
+    // Somebody else's condition, and a new key.
+    let mut conditions = w.planes().get("demo").await.unwrap().data["status"]["conditions"].clone();
+    conditions.as_array_mut().unwrap().push(say("CloudResourcesDestroyed"));
+    let foreign = json!({"status": {"conditions": conditions}});
+    w.planes().patch_status("demo", &PatchParams::default(), &Patch::Merge(&foreign)).await.unwrap();
+    let change = json!({"spec": {"secretEncryption": key("two")}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    let state = |wanted: &'static str| {
+        move |o: Option<&DynamicObject>| {
+            o.is_some_and(|o| o.data["status"]["secretEncryption"]["history"][0]["state"] == wanted)
+        }
+    };
+    let reach = async |wanted: &'static str| {
+        let wait = kube::runtime::wait::await_condition(w.planes(), "demo", state(wanted));
+        tokio::time::timeout(Duration::from_secs(60), wait).await.expect(wanted).unwrap().unwrap()
+    };
+    let o = reach("Migrating").await;
+    let config = w.api("", "v1", "Secret", "secrets").get("kas-secret-encryption-config").await.unwrap();
+    let config = base64(&config.data["data"]["config.yaml"]);
+    let places: Vec<usize> = ["active", "backup"].iter().map(|n| config.find(n).unwrap()).collect();
+    assert!(places[0] < places[1], "{config}");
+    let to = o.data["status"]["secretEncryption"]["history"][0]["to"]["fingerprint"].clone();
+    w.settled().await;
+    assert_eq!(
+        w.planes().get("demo").await.unwrap().data["status"]["secretEncryption"]["history"][0]["state"],
+        "Migrating"
+    );
+    let done = json!({"metadata": {"annotations": {"hypershift.openshift.io/re-encrypted-with": to}}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&done)).await.unwrap();
+    let o = reach("Completed").await;
+    let status = &o.data["status"]["secretEncryption"];
+    assert_eq!(status["activeKey"]["azure"]["keyVersion"], "two");
+    assert!(status.get("targetKey").is_none());
+    assert_eq!(condition(&o, "CloudResourcesDestroyed")["reason"], "Told", "not ours to touch");
+    w.stop.cancel();
+}
+
+fn base64(text: &Value) -> String {
+    use std::process::{Command, Stdio};
+    let mut child =
+        Command::new("base64").arg("-d").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_str().unwrap().as_bytes()).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+/// Azure says that a network is elsewhere: nothing is made, and it says so; corrected, it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_azure_does_not_agree_with_is_not_begun() {
+    let azure = Arc::default();
+    let told = Told { azure: Arc::clone(&azure) };
+    let message = "the VNet is in westus, the cluster in eastus: use a VNet of eastus".to_owned();
+    *azure.lock().unwrap() = Some(Verdict::Bad { reason: "InvalidConfiguration", message: message.clone() });
+    let w = World::told(Tenants::all(), told).await;
+    w.create(crate::facts::with_managed_identities).await;
+    let o = w.until("ValidHostedControlPlaneConfiguration", "False").await;
+    assert_eq!(condition(&o, "ValidHostedControlPlaneConfiguration")["message"], message);
+    let made =
+        w.api("apps", "v1", "Deployment", "deployments").list(&Default::default()).await.unwrap().items;
+    assert!(made.is_empty(), "nothing is begun");
+    *azure.lock().unwrap() = None;
+    w.until("ValidHostedControlPlaneConfiguration", "True").await;
+    w.until("InfrastructureReady", "False").await;
     w.stop.cancel();
 }

@@ -43,6 +43,8 @@ pub struct Source {
     pub labels: Selector,
     /// By name; such a watch is about one object.
     pub name: Option<String>,
+    /// A selector of fields, besides.
+    pub fields: String,
 }
 
 /// What happened. Objects of metadata-only watches have no data.
@@ -94,6 +96,7 @@ impl Watch {
             namespace: String::new(),
             labels: Selector::default(),
             name: None,
+            fields: String::new(),
         };
         Watch { client: client.clone(), source, remembers: Vec::new(), wakes: Vec::new(), optional: false }
     }
@@ -120,6 +123,14 @@ impl Watch {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Watch {
         self.source.name = Some(name.into());
+        self
+    }
+
+    /// Only objects with these fields, as far as the kind can be selected by them (`type=Warning`). What such a watch
+    /// covers cannot be known from an object, so it is not for a ledger.
+    #[must_use]
+    pub fn fields(mut self, fields: impl Into<String>) -> Watch {
+        self.source.fields = fields.into();
         self
     }
 
@@ -231,6 +242,8 @@ impl Watch {
         }
         if let Some(name) = &s.name {
             config = config.fields(&format!("metadata.name={name}"));
+        } else if !s.fields.is_empty() {
+            config = config.fields(&s.fields);
         }
         match s.depth {
             Depth::Whole => watcher::watcher(s.kind.api(&self.client, &s.namespace), config).left_stream(),

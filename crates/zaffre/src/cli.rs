@@ -1,6 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
 pub mod azure;
+pub mod operators;
 pub mod prereqs;
 pub mod shared;
 
@@ -100,6 +101,14 @@ pub enum ServeWhat {
         zaffre serve azure --data-dir ./azure --profile real --env-out env --creds-out creds.json\n  \
         zaffre serve azure --in-memory --rp Microsoft.RedHatOpenShift=http://127.0.0.1:8443")]
     Azure(azure::ServeArgs),
+    /// The operator of one hosted control plane, in its namespace of a management cluster
+    ///
+    /// Reads the HostedControlPlane and keeps everything it asks for: certificates, etcd, the API server and some forty
+    /// components. It needs rights in its own namespace only. Of several, one works; the others stand by.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
+        kubectl -n clusters-demo get controlplanecomponents")]
+    ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
     /// Keep a token of a guest's service account fresh in a file
     ///
     /// The sidecar that gives control plane components their Azure identity: the token is what Entra ID exchanges. The

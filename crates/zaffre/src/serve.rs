@@ -1,6 +1,8 @@
 //! `zaffre serve kube`, and beside it the other things that are served.
 
 pub mod azure;
+pub mod control_plane_operator;
+mod observe;
 mod sidecar;
 
 use crate::cli::{KubeArgs, ServeWhat};
@@ -17,6 +19,7 @@ pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
     match what {
         ServeWhat::Kube(args) => Box::pin(kube(args)).await?,
         ServeWhat::Azure(args) => Box::pin(azure::run(args)).await?,
+        ServeWhat::ControlPlaneOperator(args) => Box::pin(control_plane_operator::run(args)).await?,
         ServeWhat::TokenMinter(args) => return sidecar::token_minter(args).await,
         ServeWhat::AvailabilityProber(args) => return sidecar::availability_prober(args).await,
     }

@@ -1,14 +1,12 @@
 //! Condition types and reasons: the words in which controllers tell each other, and users, how things are.
 //!
 //! Programs compare these, so they are constants and spelled as upstream spells them, mistakes included. Messages
-//! are free text and say what to do. [`algebra`] has the few pure functions on lists of conditions.
+//! are free text and say what to do. Functions on lists of conditions are in
+//! `reconcile::conditions`.
 
-pub mod algebra;
 pub mod hosted_cluster;
 pub mod node_pool;
 pub mod reason;
-
-pub use algebra::{find, is_false, is_true, mirror, remove, set};
 
 /// Conditions of a ControlPlaneComponent.
 pub mod component {

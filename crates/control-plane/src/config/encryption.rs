@@ -4,8 +4,10 @@ use super::{secret, yaml};
 use crate::Error;
 use crate::inject::{self, vault_volume};
 use crate::pod::Pod;
-use crate::scope::{Encryption, Identity, KmsKey, Scope, Who};
+use crate::scope::{AesKey, Encryption, Identity, KmsKey, Scope, Who};
 use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 pub const SECRET: &str = "kas-secret-encryption-config";
@@ -15,13 +17,21 @@ pub const KEY_WORD: &str = "{{key}}";
 
 /// The name under which a key's data is stored: another key, another name.
 pub fn provider_name(key: &KmsKey) -> String {
-    let mut text = format!("{}\n{}\n{}", key.vault, key.name, key.version);
-    if key.managed_hsm {
-        text.push_str("\nManagedHSM");
-    }
-    let sum = digest(&SHA256, text.as_bytes());
+    let sum = digest(&SHA256, crate::encryption::identity(key).as_bytes());
     let hex: String = sum.as_ref().iter().take(4).map(|b| format!("{b:02x}")).collect();
     format!("azure-{hex}")
+}
+
+/// Data names the key it was encrypted with: other bytes are another key, even in a Secret of the same name.
+fn key_name(key: &AesKey) -> String {
+    match key.material() {
+        None => key.name.clone(),
+        Some(material) => {
+            let sum = digest(&SHA256, material);
+            let hex: String = sum.as_ref().iter().take(4).map(|b| format!("{b:02x}")).collect();
+            format!("{}-{hex}", key.name)
+        }
+    }
 }
 
 /// The configuration, as a Secret. Keys of `aescbc` are references until they are read.
@@ -45,9 +55,11 @@ pub fn config(scope: &Scope) -> Result<Vec<Value>, Error> {
             (resources, list)
         }
         Encryption::Aescbc { active, backup } => {
-            let key = |name: &str| json!({"name": name, "secret": KEY_WORD});
-            let keys: Vec<Value> =
-                [Some(active), backup.as_ref()].into_iter().flatten().map(|n| key(n)).collect();
+            let key = |k: &AesKey| {
+                let material = k.material().map(|m| STANDARD.encode(m));
+                json!({"name": key_name(k), "secret": material.as_deref().unwrap_or(KEY_WORD)})
+            };
+            let keys: Vec<Value> = [Some(active), backup.as_ref()].into_iter().flatten().map(key).collect();
             (json!(["secrets"]), vec![json!({"aescbc": {"keys": keys}})])
         }
     };

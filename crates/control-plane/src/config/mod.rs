@@ -4,6 +4,7 @@ pub mod audit;
 pub mod azure;
 pub mod controllers;
 pub mod encryption;
+pub mod etcd;
 pub mod features;
 pub mod kube_apiserver;
 pub mod oauth;

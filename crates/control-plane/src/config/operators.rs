@@ -110,3 +110,13 @@ pub fn shared_classes(scope: &Scope) -> Vec<Value> {
     .filter_map(|(name, who)| provider_class(scope, name, who))
     .collect()
 }
+
+/// The addresses that aggregated APIs are reached at through this agent.
+pub fn adapt_konnectivity_agent(_: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+    if let Some(mut main) = pod.main() {
+        let identifiers = ["openshift-apiserver", "openshift-oauth-apiserver", "packageserver"];
+        let text: Vec<String> = identifiers.iter().map(|s| format!("host={s}")).collect();
+        main.args(["--agent-identifiers".to_owned(), text.join("&")]);
+    }
+    Ok(())
+}

@@ -10,11 +10,12 @@
 //! It costs some 30 kB for a control plane: the numbers of 250 objects and the names of what is mounted.
 
 use super::views::Material;
+use super::{VERDICT_AGAIN, VERDICT_BELIEVED, Verdict};
 use crate::certificates::plan::{Data, Kind};
-use crate::scope::{Management, Scope};
+use crate::scope::{Management, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use aws_lc_rs::digest::{SHA256, digest};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use pki::rotation::Step;
 use reconcile::{Applier, Failure, Print};
@@ -55,12 +56,16 @@ pub fn sum_of(data: &Data) -> Sum {
 pub struct Memo {
     read: Option<Read>,
     facts: Option<Facts>,
+    /// The release as it was last looked up for this object, and when.
+    pub released: Option<(Release, Timestamp)>,
     /// By component; under the empty name what is published.
     pub parts: BTreeMap<&'static str, Part>,
     pub issued: Option<Issued>,
     pub pending: Pending,
     /// What the API server looked like when it last answered, and when that was.
     pub answered: Option<(Sum, Timestamp)>,
+    /// What others said of what, and when.
+    verdicts: BTreeMap<&'static str, (Sum, Timestamp, Verdict)>,
     /// What the statuses of components were made from.
     pub told: BTreeMap<&'static str, Sum>,
 }
@@ -110,10 +115,29 @@ impl Memo {
         }
         let hcp: HostedControlPlane = serde_json::from_value(serde_json::to_value(seen)?)?;
         let hcp = Arc::new(hcp);
-        self.facts = None;
+        (self.facts, self.released) = (None, None);
         self.read =
             Some(Read { uid: m.uid.clone(), generation: m.generation, annotations, hcp: hcp.clone() });
         Ok(hcp)
+    }
+
+    /// The release, if it was looked up not long ago.
+    pub fn release(&self, now: Timestamp, believed: SignedDuration) -> Option<Release> {
+        let (release, at) = self.released.as_ref()?;
+        (now.duration_since(*at) < believed).then(|| release.clone())
+    }
+
+    /// What was said of this, if it still counts.
+    pub fn verdict(&self, who: &str, of: Sum, now: Timestamp) -> Option<Verdict> {
+        let (what, at, verdict) = self.verdicts.get(who)?;
+        let believed = if *verdict == Verdict::Good { VERDICT_BELIEVED } else { VERDICT_AGAIN };
+        (*what == of && now.duration_since(*at) < believed).then(|| verdict.clone())
+    }
+
+    pub fn asked(&mut self, who: &'static str, of: Sum, now: Timestamp, verdict: &Verdict) {
+        if self.verdict(who, of, now).is_none() {
+            self.verdicts.insert(who, (of, now, verdict.clone()));
+        }
     }
 
     /// Facts that were made from exactly this.
@@ -121,7 +145,7 @@ impl Memo {
         &self,
         given: &BTreeMap<&'static str, String>,
         management: &Management,
-        release: &crate::scope::Release,
+        release: &Release,
     ) -> Option<(Arc<Scope>, Sum)> {
         let f = self.facts.as_ref()?;
         let same = f.given == *given && f.management == *management && f.scope.release == *release;

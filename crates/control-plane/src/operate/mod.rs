@@ -13,11 +13,13 @@
 //! A run is made when something of the control plane changed, and when something it knows ends: certificates, and pauses.
 //! Only an API that should answer and does not is asked again by the clock.
 
+mod conditions;
 mod memo;
 mod objects;
 mod progress;
 mod tell;
 mod tenants;
+mod trouble;
 mod views;
 mod watches;
 mod work;
@@ -25,19 +27,24 @@ mod work;
 pub use progress::{Progress, Rollout, Turn, progress};
 pub use tenants::Tenants;
 pub use views::Views;
-pub use watches::{KINDS, Setup, start};
+pub use watches::{KINDS, Only, Setup, start};
 
+use crate::encryption;
 use crate::facts::{self, Around};
-use crate::scope::{Release, Scope};
+use crate::scope::{Encryption, Reach, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use clock::SharedClock;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
+use kube::core::DynamicObject;
 use memo::{Memo, Sum};
 use parking_lot::Mutex;
 use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+use tell::Account;
+use trouble::Trouble;
 
 /// What an operator must be told about the world around it.
 pub trait Surroundings: Send + Sync + 'static {
@@ -52,6 +59,35 @@ pub trait Surroundings: Send + Sync + 'static {
 
     /// Client id of the identity that reads vaults.
     fn vault_reader(&self) -> String;
+
+    /// Whether Azure agrees with what the cluster says of its networks and groups. Asked where the control plane has an
+    /// identity to ask with (ARO HCP), before anything is made.
+    fn azure<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { Verdict::Good })
+    }
+
+    /// Whether the key that encrypts data can be used. Asked as above, of vaults that are not private.
+    fn kms<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async { Verdict::Good })
+    }
+
+    /// Whether a name resolves; asked only if the API does not answer at it.
+    fn resolves<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// What somebody outside says of what we were told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Good,
+    /// It cannot be asked now; nothing is held up by that.
+    Unknown(String),
+    /// It is wrong, and what to do about it.
+    Bad {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 /// Keeps control planes as their objects say.
@@ -61,6 +97,7 @@ pub struct Operator {
     pub clock: SharedClock,
     pub around: Arc<dyn Surroundings>,
     pub tenants: Arc<Tenants>,
+    pub only: Only,
     memos: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Memo>>>>,
 }
 
@@ -71,6 +108,11 @@ const BELIEVED: SignedDuration = SignedDuration::from_secs(60);
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 /// How soon a registry that had no release for us is asked again.
 const RELEASE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+/// How soon somebody who did not agree is asked again, and for how long one who did is believed.
+const VERDICT_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+const VERDICT_BELIEVED: SignedDuration = SignedDuration::from_secs(3600);
+/// A tag may move; what it led to is believed for this long.
+const RELEASE_BELIEVED: SignedDuration = SignedDuration::from_secs(600);
 
 impl Controller for Operator {
     fn name(&self) -> &'static str {
@@ -92,8 +134,12 @@ struct Held {
 
 /// What a run has to go by.
 struct Pass<'a> {
-    seen: &'a kube::core::DynamicObject,
+    seen: &'a DynamicObject,
+    /// With the encryption of the present phase.
     scope: &'a Scope,
+    /// The encryption that is wished for.
+    wished: Option<&'a Encryption>,
+    troubles: &'a [Trouble],
     /// Of the facts.
     sum: Sum,
     progress: &'a Progress,
@@ -104,6 +150,12 @@ struct Pass<'a> {
 #[derive(Default)]
 struct Found {
     held: Option<Held>,
+    /// What is wrong with identity providers.
+    providers: Option<String>,
+    /// The API server runs everywhere as it is configured now.
+    api_converged: bool,
+    /// Something was written.
+    sent: bool,
     waiting: Vec<Waiting>,
     /// When something has to be done again although nothing happened.
     until: Option<Timestamp>,
@@ -116,8 +168,9 @@ impl Operator {
         clock: SharedClock,
         around: Arc<dyn Surroundings>,
         tenants: Arc<Tenants>,
+        only: Only,
     ) -> Operator {
-        Operator { views, applier, clock, around, tenants, memos: Mutex::default() }
+        Operator { views, applier, clock, around, tenants, only, memos: Mutex::default() }
     }
 
     async fn run(&self, key: &str) -> Result<Outcome, Failure> {
@@ -132,6 +185,9 @@ impl Operator {
         let memo = self.memos.lock().entry(key.to_owned()).or_default().clone();
         let mut memo = memo.lock().await;
         let hcp = memo.read(&seen)?;
+        if !self.only.covers(&hcp) {
+            return Ok(Outcome::Done);
+        }
         let now = self.clock.now();
         match Pause::read(hcp.spec.paused_until.as_deref(), now) {
             Ok(Pause::Forever) => return Ok(Outcome::Done),
@@ -139,29 +195,55 @@ impl Operator {
             Ok(Pause::No) | Err(_) => {}
         }
         memo.pending.settle(&self.applier, |kind, name| self.views.seen(namespace, kind, name));
-        let (scope, sum) = match self.scope(&mut memo, &hcp).await {
+        let facts = match self.scope(&mut memo, &hcp).await {
+            Ok((scope, sum)) => self.encrypted(&seen, scope, sum),
+            Err(held) => Err(held),
+        };
+        let (scope, sum, wished) = match facts {
             Ok(facts) => facts,
             Err(held) => {
-                self.tell(&seen, None, Some(&held), &Err(held.message.clone())).await?;
-                return Ok(Outcome::Waiting {
-                    on: vec![Waiting::new(held.message, "the condition says more", now)],
-                    // A registry tells nobody when it is back.
-                    again: (held.kind == "ValidReleaseInfo").then_some(RELEASE_AGAIN),
-                });
+                let waiting = Waiting::new(held.message.clone(), "the condition says more", now);
+                // A registry tells nobody when it is back.
+                let again = (held.kind == "ValidReleaseInfo").then_some(RELEASE_AGAIN);
+                let health = Err(held.message.clone());
+                self.tell(&seen, &Account::of(&Found { held: Some(held), ..Found::default() }, &health))
+                    .await?;
+                return Ok(Outcome::Waiting { on: vec![waiting], again });
             }
         };
         let progress = progress(&scope, &|n| self.views.rollout(namespace, n));
-        let pass = Pass { seen: &seen, scope: &scope, sum, progress: &progress, now };
+        let troubles = self.views.troubles(namespace);
+        let wished = wished.as_ref();
+        let pass =
+            Pass { seen: &seen, scope: &scope, wished, troubles: &troubles, sum, progress: &progress, now };
         let mut found = Found::default();
+        let (azure, kms) = self.ask(&pass, &mut memo).await;
         // What could not be done does not keep us from saying how things are.
-        let done = self.work(&pass, &mut memo, &mut found).await;
+        let done = match &azure {
+            Verdict::Bad { reason, message } if seen.data["status"]["initialized"] != true => {
+                let kind = "ValidHostedControlPlaneConfiguration";
+                found.held = Some(Held { kind, reason, message: message.clone() });
+                Ok(())
+            }
+            _ => self.work(&pass, &mut memo, &mut found).await,
+        };
         let health = self.health(&pass, &mut memo).await;
-        self.tell(&seen, Some(&pass), found.held.as_ref(), &health).await?;
+        let name = self.name(&pass, &health).await;
+        let account = Account { pass: Some(&pass), name, azure, kms, ..Account::of(&found, &health) };
+        let rotates = self.tell(&seen, &account).await?;
+        let unsure = account.azure != Verdict::Good || account.kms != Verdict::Good;
         self.tell_components(&pass, &mut memo).await?;
         done?;
         found.waiting.extend(progress.waiting(now));
         let until = found.until.map(|t| t.duration_since(now).max(SignedDuration::ZERO));
-        let again = if health.is_err() { Some(ASK_AGAIN) } else { until };
+        let soonest = [
+            until,
+            health.is_err().then_some(ASK_AGAIN),
+            unsure.then_some(VERDICT_AGAIN),
+            // Whether a phase of a rotation is over is seen by the run after the one that wrote.
+            (rotates && found.sent).then_some(SignedDuration::from_secs(1)),
+        ];
+        let again = soonest.into_iter().flatten().min();
         Ok(match (found.waiting.is_empty() && health.is_ok(), again) {
             (true, None) => Outcome::Done,
             (true, Some(after)) => Outcome::After(after),
@@ -169,12 +251,82 @@ impl Operator {
         })
     }
 
+    /// The facts with the encryption that the present phase of its rotation needs, and the keys that users gave us.
+    fn encrypted(
+        &self,
+        seen: &DynamicObject,
+        scope: Arc<Scope>,
+        sum: Sum,
+    ) -> Result<(Arc<Scope>, Sum, Option<Encryption>), Held> {
+        let Some(wished) = &scope.encryption else { return Ok((scope, sum, None)) };
+        let bad = |message: String| Held {
+            kind: "ValidHostedControlPlaneConfiguration",
+            reason: "InvalidConfiguration",
+            message,
+        };
+        let wished = self.views.keys(&scope.namespace, wished).map_err(bad)?;
+        let layout = encryption::layout(&wished, &tell::encryption_of(seen)).map_err(bad)?;
+        if scope.encryption.as_ref() == Some(&layout) {
+            return Ok((scope, sum, Some(wished)));
+        }
+        let sum = memo::sum(&format!("{sum}{layout:?}"));
+        Ok((Arc::new(Scope { encryption: Some(layout), ..(*scope).clone() }), sum, Some(wished)))
+    }
+
+    /// What Azure says, where it can be asked; who agreed a while ago is not asked again.
+    async fn ask(&self, pass: &Pass<'_>, memo: &mut Memo) -> (Verdict, Verdict) {
+        let scope = pass.scope;
+        if !scope.identity.managed() {
+            return (Verdict::Good, Verdict::Good);
+        }
+        let public = matches!(&scope.encryption, Some(Encryption::Kms { private: false, .. }));
+        let places = memo::sum(&format!("{:?}", scope.azure));
+        let key = memo::sum(&format!("{:?}", scope.encryption));
+        let azure = async {
+            match memo.verdict("azure", places, pass.now) {
+                Some(known) => known,
+                None => self.around.azure(scope).await,
+            }
+        };
+        let kms = async {
+            match memo.verdict("kms", key, pass.now) {
+                Some(known) => known,
+                None if public => self.around.kms(scope).await,
+                None => Verdict::Good,
+            }
+        };
+        let (azure, kms) = futures::join!(azure, kms);
+        memo.asked("azure", places, pass.now, &azure);
+        memo.asked("kms", key, pass.now, &kms);
+        (azure, kms)
+    }
+
+    /// Whether the API's own name leads somewhere; nothing if it has none, or nobody outside is to use it.
+    async fn name(&self, pass: &Pass<'_>, health: &Result<(), String>) -> Option<Result<(), String>> {
+        let host = &pass.scope.endpoints.api.host;
+        let given = self.views.given(&pass.scope.namespace);
+        let hidden = matches!(pass.scope.reach, Reach::Private | Reach::Swift(_));
+        if host.is_empty() || hidden || given.get("api") == Some(host) || host.parse::<IpAddr>().is_ok() {
+            return None;
+        }
+        // Who answers at a name was found by it.
+        Some(if health.is_ok() { Ok(()) } else { self.around.resolves(host).await })
+    }
+
     async fn scope(&self, memo: &mut Memo, hcp: &HostedControlPlane) -> Result<(Arc<Scope>, Sum), Held> {
-        let release = self.around.release(hcp).await.map_err(|e| Held {
-            kind: "ValidReleaseInfo",
-            reason: "MissingReleaseImages",
-            message: chain(&*e).to_string(),
-        })?;
+        let now = self.clock.now();
+        let release = match memo.release(now, RELEASE_BELIEVED) {
+            Some(release) => release,
+            None => {
+                let asked = self.around.release(hcp).await.map_err(|e| Held {
+                    kind: "ValidReleaseInfo",
+                    reason: "MissingReleaseImages",
+                    message: chain(&*e).to_string(),
+                })?;
+                memo.released = Some((asked.clone(), now));
+                asked
+            }
+        };
         let namespace = hcp.metadata.namespace.clone().unwrap_or_default();
         let (given, management) = (self.views.given(&namespace), self.around.management(&namespace));
         if let Some(known) = memo.facts(&given, &management, &release) {

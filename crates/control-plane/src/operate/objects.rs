@@ -76,11 +76,13 @@ pub fn component_status(
     o: &DynamicObject,
     turn: Turn,
     r: &Rollout,
+    trouble: Option<&str>,
     version: &str,
     now: jiff::Timestamp,
 ) -> Value {
     let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
     let mut all = Conditions::of(&status);
+    let because = trouble.map(|t| format!("; {t}")).unwrap_or_default();
     let available = match r.available {
         true => Finding::new("Available", Status::True, "AsExpected", "it runs"),
         false if !r.there => Finding::new("Available", Status::False, "NotFound", "it is not deployed yet"),
@@ -88,7 +90,7 @@ pub fn component_status(
             "Available",
             Status::False,
             "WaitingForAvailable",
-            format!("{} of {} replicas are ready", r.ready, r.wanted),
+            format!("{} of {} replicas are ready{because}", r.ready, r.wanted),
         ),
     };
     let done = r.there && r.complete && r.version == version;
@@ -103,7 +105,7 @@ pub fn component_status(
             "RolloutComplete",
             Status::False,
             "WaitingForRolloutComplete",
-            format!("{} of {} replicas are ready", r.ready, r.wanted),
+            format!("{} of {} replicas are ready{because}", r.ready, r.wanted),
         ),
     };
     for finding in [available, rollout] {

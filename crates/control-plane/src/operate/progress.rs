@@ -4,7 +4,6 @@ use crate::scope::Scope;
 use crate::table;
 use jiff::Timestamp;
 use reconcile::Waiting;
-use reconcile::conditions::{Finding, Status};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -42,6 +41,7 @@ impl Rollout {
             list.clone().any(|c| c["type"] == name && c["status"] == "True")
         };
         let version = annotations.and_then(|a| a.get(VERSION)).cloned().unwrap_or_default();
+        let (mut ready, mut wanted) = (n("readyReplicas"), wanted);
         let (available, complete) = match kind {
             "Deployment" => {
                 let all = n("replicas") == wanted && n("updatedReplicas") == wanted;
@@ -55,10 +55,16 @@ impl Rollout {
                     observed && revision && n("replicas") == wanted && n("readyReplicas") == wanted,
                 )
             }
-            "Job" => (is("Complete"), is("Complete")),
-            _ => (true, true),
+            "Job" => {
+                (ready, wanted) = (i64::from(is("Complete")), 1);
+                (is("Complete"), is("Complete"))
+            }
+            _ => {
+                (ready, wanted) = (0, 0);
+                (true, true)
+            }
         };
-        Rollout { there: true, available, complete, version, ready: n("readyReplicas"), wanted, seen: 0 }
+        Rollout { there: true, available, complete, version, ready, wanted, seen: 0 }
     }
 
     pub fn done(&self, version: &str) -> bool {
@@ -116,6 +122,11 @@ impl Progress {
         self.components.get(name).map_or(Turn::Unwanted, |(t, _, _)| *t)
     }
 
+    /// Replicas that are missing, by component.
+    pub fn short(&self) -> impl Iterator<Item = (&'static str, &Rollout)> {
+        self.iter().filter(|(_, _, r)| r.there && r.ready < r.wanted).map(|(n, _, r)| (n, r))
+    }
+
     /// All that are wanted.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Turn, &Rollout)> {
         self.components.iter().filter(|(_, (t, _, _))| *t != Turn::Unwanted).map(|(n, (t, r, _))| (*n, *t, r))
@@ -151,99 +162,6 @@ impl Progress {
             ),
         })
         .collect()
-    }
-}
-
-/// What a control plane says of itself. In this order each later condition may rely on the earlier.
-pub fn conditions(
-    scope: Option<&Scope>,
-    progress: Option<&Progress>,
-    held: Option<(&str, &str, &str)>,
-    health: &Result<(), String>,
-    was_available: bool,
-) -> Vec<Finding> {
-    let mut all = Vec::new();
-    let mut say = |kind: &str, status: Status, reason: &str, message: &str| {
-        all.push(Finding::new(kind, status, reason, message));
-    };
-    for kind in ["ValidHostedControlPlaneConfiguration", "ValidReleaseInfo", "InfrastructureReady"] {
-        match held {
-            Some((k, reason, message)) if k == kind => say(kind, Status::False, reason, message),
-            _ if kind == "InfrastructureReady" && scope.is_none() => {
-                say(kind, Status::Unknown, "StatusUnknown", "the configuration cannot be used yet");
-            }
-            _ => say(kind, Status::True, "AsExpected", "all is well"),
-        }
-    }
-    let infra = scope.is_some() && held.is_none_or(|(k, _, _)| k != "InfrastructureReady");
-    let of = |name: &str| progress.and_then(|p| p.rollout(name)).cloned().unwrap_or_default();
-    let etcd = etcd(scope, &of("etcd"));
-    say("EtcdAvailable", etcd.0, etcd.1, &etcd.2);
-    let api = of("kube-apiserver");
-    let api = match (api.there, api.available) {
-        (false, _) => (Status::False, "NotFound", "the API server is not deployed yet".to_owned()),
-        (true, false) => (
-            Status::False,
-            "WaitingForAvailable",
-            format!("{} of {} replicas are ready", api.ready, api.wanted),
-        ),
-        (true, true) => (Status::True, "AsExpected", "the API server runs".to_owned()),
-    };
-    say("KubeAPIServerAvailable", api.0, api.1, &api.2);
-    let short: Vec<String> = progress
-        .iter()
-        .flat_map(|p| p.iter())
-        .filter(|(_, _, r)| r.there && r.ready < r.wanted && r.available)
-        .map(|(n, _, r)| format!("{n} ({} of {})", r.ready, r.wanted))
-        .collect();
-    match short.is_empty() {
-        true => say("Degraded", Status::False, "AsExpected", "all replicas are there"),
-        false => say(
-            "Degraded",
-            Status::True,
-            "UnavailableReplicas",
-            &format!("replicas are missing: {}", short.join(", ")),
-        ),
-    }
-    let missing = progress.map(Progress::missing).unwrap_or_default();
-    let (status, reason, message) = if let Some((_, reason, message)) = held {
-        (Status::False, reason, message.to_owned())
-    } else if !infra {
-        (Status::False, "WaitingOnInfrastructureReady", "its endpoints are not known yet".to_owned())
-    } else if etcd.0 != Status::True {
-        (Status::False, etcd.1, etcd.2)
-    } else if api.0 != Status::True {
-        (Status::False, api.1, api.2)
-    } else if let Err(why) = health {
-        (Status::False, "KASLoadBalancerNotReachable", why.clone())
-    } else if !was_available && !missing.is_empty() {
-        (Status::False, "ComponentsNotAvailable", format!("waiting for {}", missing.join(", ")))
-    } else {
-        (Status::True, "AsExpected", "the control plane answers".to_owned())
-    };
-    say("Available", status, reason, &message);
-    all
-}
-
-fn etcd(scope: Option<&Scope>, rollout: &Rollout) -> (Status, &'static str, String) {
-    if scope.is_some_and(|s| matches!(s.etcd, crate::scope::Etcd::Unmanaged { .. })) {
-        return (Status::True, "EtcdRunning", "etcd is not ours".to_owned());
-    }
-    if !rollout.there {
-        return (Status::False, "StatefulSetNotFound", "etcd is not deployed yet".to_owned());
-    }
-    let quorum = rollout.wanted / 2 + 1;
-    match rollout.ready >= quorum {
-        true => (
-            Status::True,
-            "QuorumAvailable",
-            format!("{} of {} members are ready", rollout.ready, rollout.wanted),
-        ),
-        false => (
-            Status::False,
-            "EtcdWaitingForQuorum",
-            format!("{} of {} members are ready; {quorum} are a quorum", rollout.ready, rollout.wanted),
-        ),
     }
 }
 

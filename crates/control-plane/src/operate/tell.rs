@@ -1,9 +1,12 @@
 //! Saying how things are: the status of a control plane and of its components.
 
+use super::conditions::{Known, conditions, encrypted};
 use super::memo::{self, Memo};
 use super::objects::{self, component_status};
-use super::progress::{self, conditions};
-use super::{Held, KINDS, Operator, Pass};
+use super::progress;
+use super::{Found, KINDS, Operator, Pass, Verdict};
+use crate::encryption::{self, Observed};
+use apis::hypershift::encryption::SecretEncryptionStatus;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use kube::core::DynamicObject;
@@ -12,24 +15,21 @@ use reconcile::{Failure, StatusWrite};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+/// Set by the config operator: the key that everything was last rewritten with.
+const MIGRATED: &str = "hypershift.openshift.io/re-encrypted-with";
 /// Statuses written at the same time.
 const PARALLEL: usize = 8;
 
 impl Operator {
-    /// Writes the status of a control plane, if it is news.
-    pub(super) async fn tell(
-        &self,
-        seen: &DynamicObject,
-        pass: Option<&Pass<'_>>,
-        held: Option<&Held>,
-        health: &Result<(), String>,
-    ) -> Result<(), Failure> {
+    /// Writes the status of a control plane, if it is news. Says whether the key of its data is being changed.
+    pub(super) async fn tell(&self, seen: &DynamicObject, account: &Account<'_>) -> Result<bool, Failure> {
         let m = &seen.metadata;
-        let at =
-            KINDS.plane().at(m.namespace.as_deref().unwrap_or_default(), m.name.clone().unwrap_or_default());
+        let namespace = m.namespace.as_deref().unwrap_or_default();
+        let at = KINDS.plane().at(namespace, m.name.clone().unwrap_or_default());
         let now = self.clock.now();
-        self.applier.status(&at, seen, |o| status(o, pass, held, health, now)).await?;
-        Ok(())
+        self.applier.status(&at, seen, |o| status(o, seen, account, now)).await?;
+        let wished = account.pass.and_then(|p| p.wished);
+        Ok(wished.is_some() && encryption::rotating(&encryption_of(seen)))
     }
 
     /// One ControlPlaneComponent for each component that is part of the cluster, and none for others.
@@ -48,13 +48,16 @@ impl Operator {
                 missing.push(self.applier.desired(object)?);
                 continue;
             };
-            let looks = memo::sum(&format!("{:?}{turn:?}{rollout:?}{}", there.version, p.version()));
+            let trouble = pass.troubles.iter().find(|t| t.component == name).map(|t| t.text.as_str());
+            let looks =
+                memo::sum(&format!("{:?}{turn:?}{rollout:?}{trouble:?}{}", there.version, p.version()));
             if memo.told.get(name) == Some(&looks) {
                 continue;
             }
             open.push(Box::pin(async move {
                 let at = KINDS.component().at(namespace, name);
-                let compute = |o: &DynamicObject| component_status(o, turn, rollout, p.version(), pass.now);
+                let compute =
+                    |o: &DynamicObject| component_status(o, turn, rollout, trouble, p.version(), pass.now);
                 let wrote = self.applier.status(&at, &there.object(), compute).await?;
                 Ok((wrote == StatusWrite::Same).then_some((name, looks)))
             }));
@@ -76,27 +79,71 @@ impl Operator {
     }
 }
 
-/// The status of a control plane; pure.
-fn status(
-    o: &DynamicObject,
-    pass: Option<&Pass<'_>>,
-    held: Option<&Held>,
-    health: &Result<(), String>,
-    now: jiff::Timestamp,
-) -> Value {
-    let (scope, progress) = (pass.map(|p| p.scope), pass.map(|p| p.progress));
+/// All that a status is made from.
+pub(super) struct Account<'a> {
+    /// Nothing if there are no facts to go by.
+    pub pass: Option<&'a Pass<'a>>,
+    pub found: &'a Found,
+    pub health: &'a Result<(), String>,
+    pub name: Option<Result<(), String>>,
+    pub azure: Verdict,
+    pub kms: Verdict,
+}
+
+impl<'a> Account<'a> {
+    pub fn of(found: &'a Found, health: &'a Result<(), String>) -> Account<'a> {
+        Account { pass: None, found, health, name: None, azure: Verdict::Good, kms: Verdict::Good }
+    }
+}
+
+/// What an object says of the encryption of its data.
+pub(super) fn encryption_of(o: &DynamicObject) -> SecretEncryptionStatus {
+    let status = o.data.get("status").and_then(|s| s.get("secretEncryption"));
+    status.and_then(|s| serde_json::from_value(s.clone()).ok()).unwrap_or_default()
+}
+
+/// The status of a control plane; pure. Conditions of others stay as they are.
+fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: jiff::Timestamp) -> Value {
+    let (scope, progress) = (account.pass.map(|p| p.scope), account.pass.map(|p| p.progress));
     let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
     let generation = o.metadata.generation;
     let mut all = Conditions::of(&status);
     let was_available = status["initialized"] == true;
-    let held = held.map(|h| (h.kind, h.reason, h.message.as_str()));
-    for finding in conditions(scope, progress, held, health, was_available) {
+    let known = Known {
+        scope,
+        progress,
+        held: account.found.held.as_ref(),
+        health: account.health,
+        was_available,
+        name: account.name.as_ref(),
+        providers: account.found.providers.as_deref(),
+        azure: &account.azure,
+        kms: &account.kms,
+        troubles: account.pass.map_or(&[], |p| p.troubles),
+    };
+    for finding in conditions(&known) {
         all.set(finding, generation, now);
     }
     let available = all.is_true("Available");
     status["ready"] = json!(available);
     status["initialized"] = json!(was_available || available);
     status["externalManagedControlPlane"] = json!(true);
+    if let Some(wished) = account.pass.and_then(|p| p.wished) {
+        let (before, was) = (encryption_of(o), encryption_of(seen));
+        let annotations = o.metadata.annotations.as_ref();
+        let observed = Observed {
+            // What was seen is of the phase that was seen.
+            converged: account.found.api_converged && before == was,
+            migrated_with: annotations.and_then(|a| a.get(MIGRATED)).map(String::as_str),
+        };
+        let after = encryption::advance(wished, &before, observed, now);
+        if after != SecretEncryptionStatus::default() {
+            status["secretEncryption"] = json!(after);
+        }
+        if let Some(finding) = encrypted(&after) {
+            all.set(finding, generation, now);
+        }
+    }
     if let Some(s) = scope {
         status["controlPlaneEndpoint"] = json!({"host": s.endpoints.api.host, "port": s.endpoints.api.port});
         status["kubeConfig"] = json!({"name": "admin-kubeconfig", "key": "kubeconfig"});

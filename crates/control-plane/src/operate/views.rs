@@ -2,9 +2,10 @@
 
 use super::memo::{Pending, Sum, sum_of};
 use super::progress::Rollout;
+use super::trouble::{self, Trouble, Unready, Warning};
 use crate::Materials;
 use crate::certificates::plan::{Data, Kept, Kind};
-use crate::scope::Scope;
+use crate::scope::{AesKey, Encryption, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clock::Random;
@@ -26,6 +27,9 @@ pub struct Views {
     pub stateful_sets: Arc<View<Rollout>>,
     pub jobs: Arc<View<Rollout>>,
     pub cron_jobs: Arc<View<Rollout>>,
+    /// Pods that are not ready, and warnings about pods.
+    pub unready: Arc<View<Unready>>,
+    pub warnings: Arc<View<Warning>>,
     /// Addresses that Services and Routes were given.
     pub services: Arc<View<String>>,
     /// `group/Kind` of what the management cluster serves beyond the built-in kinds.
@@ -119,6 +123,8 @@ impl Views {
             stateful_sets: View::new(rollout_of("StatefulSet")),
             jobs: View::new(rollout_of("Job")),
             cron_jobs: View::new(rollout_of("CronJob")),
+            unready: View::new(Unready::of),
+            warnings: View::new(Warning::of),
             services: View::new(address),
             served,
             random,
@@ -132,6 +138,35 @@ impl Views {
             .find_map(|v| v.get(namespace, name))
             .map(|r| (*r).clone())
             .unwrap_or_default()
+    }
+
+    /// What ails components, in their own words.
+    pub fn troubles(&self, namespace: &str) -> Vec<Trouble> {
+        let unready = self.unready.within(namespace);
+        if unready.is_empty() {
+            return Vec::new();
+        }
+        trouble::troubles(&unready, &self.warnings.within(namespace))
+    }
+
+    /// The same encryption with the keys that lie in Secrets.
+    pub fn keys(&self, namespace: &str, encryption: &Encryption) -> Result<Encryption, String> {
+        let Encryption::Aescbc { active, backup } = encryption else { return Ok(encryption.clone()) };
+        let read = |key: &AesKey, field: &str| {
+            let secret = self.secrets.get(namespace, &key.name);
+            let material = secret.and_then(|s| s.data.get("key").cloned()).filter(|m| m.len() == 32);
+            let material = material.ok_or_else(|| {
+                format!(
+                    "secretEncryption.aescbc.{field} cannot be used: Secret {} has no 32 bytes under `key`; make it with `head -c 32 /dev/urandom`",
+                    key.name
+                )
+            })?;
+            Ok::<_, String>(AesKey::with(&key.name, material))
+        };
+        Ok(Encryption::Aescbc {
+            active: read(active, "activeKey")?,
+            backup: backup.as_ref().map(|b| read(b, "backupKey")).transpose()?,
+        })
     }
 
     /// Hosts that were given to what is published.

@@ -2,6 +2,7 @@
 
 use super::objects::PLANE;
 use super::{Operator, Surroundings, Tenants, Views};
+use apis::hypershift::HostedControlPlane;
 use clock::{Random, SharedClock};
 use k8s_openapi::api as k8s;
 use kube::Client;
@@ -46,11 +47,27 @@ pub struct Setup<'a> {
     pub tenants: Arc<Tenants>,
     /// Watches this namespace alone, with rights in it alone; all if there is none.
     pub namespace: Option<String>,
+    pub only: Only,
+}
+
+/// Which control planes of those watched are ours to work on; all if nothing is said.
+#[derive(Clone, Debug, Default)]
+pub struct Only {
+    pub name: Option<String>,
+    /// During an upgrade the operator of the old release leaves the new one to its successor.
+    pub release_image: Option<String>,
+}
+
+impl Only {
+    pub(super) fn covers(&self, hcp: &HostedControlPlane) -> bool {
+        let name = self.name.as_ref().is_none_or(|n| hcp.metadata.name.as_ref() == Some(n));
+        name && self.release_image.as_ref().is_none_or(|i| hcp.spec.release_image == *i)
+    }
 }
 
 /// Sets the operator up in a runtime: its controller, and everything it watches.
 pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle {
-    let Setup { served, clock, random, around, metrics, tenants, namespace } = setup;
+    let Setup { served, clock, random, around, metrics, tenants, namespace, only } = setup;
     let namespace = namespace.unwrap_or_default();
     let kinds = Kinds::builtin().with(KINDS.others()).with([KINDS.plane(), KINDS.component()]);
     let ledger = Ledger::new("control-plane-operator", random);
@@ -70,12 +87,22 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         (Kind::of::<k8s::policy::v1::PodDisruptionBudget>(), None),
         (Kind::of::<k8s::networking::v1::NetworkPolicy>(), None),
     ];
+    let (unready, warnings) = (views.unready.clone(), views.warnings.clone());
     let (planes, components) = (views.planes.clone(), views.components.clone());
-    let operator = Operator::new(views, applier, clock, around, tenants.clone());
+    let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
     tenants.attach(handle.clone(), planes.clone());
     let of_planes = Watch::whole(client, &KINDS.plane()).namespace(&*namespace).into_sink(planes.clone());
     runtime.watch(of_planes.wakes(handle.keys(|o, keys| keys.itself(o))));
+    // Pods are not ours to apply; they and what is said of them are read.
+    let of_planes = planes.clone();
+    let about = handle.keys(move |o, keys| concerned(o, &of_planes, keys));
+    let pods = Watch::whole(client, &Kind::of::<k8s::core::v1::Pod>()).namespace(&*namespace);
+    let pods = pods.labels(kube::core::Expression::Exists(PLANE.to_owned()));
+    runtime.watch(pods.into_sink(unready).wakes(about.clone()));
+    let events = Watch::whole(client, &Kind::of::<k8s::core::v1::Event>()).namespace(&*namespace);
+    let events = events.fields("type=Warning,involvedObject.kind=Pod");
+    runtime.watch(events.into_sink(warnings).wakes(about));
     let mut follow = |kind: &Kind, sink: Option<Arc<dyn Sink>>| {
         let selected = Watch::whole(client, kind)
             .namespace(&*namespace)

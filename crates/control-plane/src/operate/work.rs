@@ -63,9 +63,8 @@ impl Operator {
             return self.send(waves, memo).await;
         }
         self.once(pass, memo).await?;
-        if let Err(held) = self.components(pass, memo, &mut waves)? {
-            found.held = Some(held);
-        }
+        found.held = self.components(pass, memo, &mut waves, found)?.err();
+        found.sent = !waves.first.is_empty() || !waves.second.is_empty();
         self.send(waves, memo).await
     }
 
@@ -79,7 +78,8 @@ impl Operator {
     ) -> Result<Result<(), Held>, Failure> {
         let scope = pass.scope;
         let kept = self.views.kept(&scope.namespace, &memo.pending);
-        let converged = self.converged(pass, memo, &kept);
+        let converged = pass.progress.iter().all(|(name, _, _)| self.in_use(pass, memo, &kept, name));
+        found.api_converged = self.in_use(pass, memo, &kept, "kube-apiserver");
         let rotations = |ca: &str| self.views.rotation(pass.seen, ca, converged);
         let known = super::memo::sum(&format!("{:?}", AUTHORITIES.map(|ca| rotations(ca.secret))));
         if let Some(i) = &memo.issued
@@ -123,18 +123,16 @@ impl Operator {
         Ok(Ok(()))
     }
 
-    /// Whether everything is rolled out as it is stored now: made from what there is, untouched, complete, and seen so.
-    fn converged(&self, pass: &Pass<'_>, memo: &Memo, kept: &Namespace<'_>) -> bool {
-        pass.progress.iter().all(|(name, turn, rollout)| {
-            let caught_up = memo.parts.get(name).is_some_and(|p| {
-                let newest = p.prints.last().and_then(|w| self.applier.version(w));
-                newest.is_some_and(|v| rollout.seen >= v)
-            });
-            turn == Turn::Now
-                && caught_up
-                && rollout.done(pass.progress.version())
-                && memo.stands(name, |p| inputs(pass.sum, p, kept), &self.applier)
-        })
+    /// Whether a component is rolled out as it is stored now: made from what there is, untouched, complete, and seen so.
+    fn in_use(&self, pass: &Pass<'_>, memo: &Memo, kept: &Namespace<'_>, name: &str) -> bool {
+        let (Some(part), Some(rollout)) = (memo.parts.get(name), pass.progress.rollout(name)) else {
+            return false;
+        };
+        let newest = part.prints.last().and_then(|w| self.applier.version(w));
+        pass.progress.turn(name) == Turn::Now
+            && newest.is_some_and(|v| rollout.seen >= v)
+            && rollout.done(pass.progress.version())
+            && memo.stands(name, |p| inputs(pass.sum, p, kept), &self.applier)
     }
 
     /// Components whose turn it is and that are not as they would be made now.
@@ -143,6 +141,7 @@ impl Operator {
         pass: &Pass<'_>,
         memo: &mut Memo,
         waves: &mut Waves,
+        found: &mut Found,
     ) -> Result<Result<(), Held>, Failure> {
         let scope = pass.scope;
         // Besides what is there, what is about to be.
@@ -164,6 +163,10 @@ impl Operator {
                     }
                     let inputs = all.inputs(pass.sum, &rendered.mounts);
                     made.push((component.name, rendered, inputs));
+                }
+                // Logins go on as they were.
+                Err(e @ RenderError::Configuration { .. }) if component.name == "oauth-openshift" => {
+                    found.providers = Some(e.to_string());
                 }
                 Err(e) => {
                     let (kind, reason) = match &e {

@@ -6,7 +6,15 @@ use serde_json::json;
 const MAPS: Kind = Kind::of::<k8s_openapi::api::core::v1::ConfigMap>();
 
 fn source(depth: Depth) -> Source {
-    Source { id: 1, kind: MAPS, depth, namespace: String::new(), labels: Selector::default(), name: None }
+    Source {
+        id: 1,
+        kind: MAPS,
+        depth,
+        namespace: String::new(),
+        labels: Selector::default(),
+        name: None,
+        fields: String::new(),
+    }
 }
 
 fn ledger(depth: Depth) -> (Arc<Ledger>, Source) {
