@@ -35,6 +35,7 @@ pub mod ingress;
 mod install;
 pub mod kubeconfig;
 pub mod landing;
+mod payload;
 mod programs;
 pub mod releases;
 pub mod sample;

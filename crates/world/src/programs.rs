@@ -142,6 +142,9 @@ impl Program for VersionOperator {
                 Ok(c) => c,
                 Err(e) => return failed(&ctx, &chain(&e)),
             };
+            if let Err(e) = crate::payload::apply(&guest).await {
+                return failed(&ctx, &chain(&e));
+            }
             let around = cluster_version::Around {
                 guest,
                 payload,

@@ -70,7 +70,9 @@ impl Kit {
             let pod = p.metadata.name.as_deref().unwrap_or_default();
             text.push_str(&format!("pod {pod}: {}\n", status["phase"]));
             for list in ["initContainerStatuses", "containerStatuses"] {
-                for c in status[list].as_array().into_iter().flatten().filter(|c| c["ready"] != true) {
+                for c in status[list].as_array().into_iter().flatten().filter(|c| {
+                    c["ready"] != true || (list.starts_with("init") && c["state"]["running"].is_object())
+                }) {
                     text.push_str(&format!("  {}: {}\n", c["name"], c["state"]));
                     let log = self.log(&plane, pod, c["name"].as_str().unwrap_or_default()).await;
                     log.lines().for_each(|l| text.push_str(&format!("    | {l}\n")));
