@@ -128,6 +128,7 @@ impl World {
         let mut runtime = Runtime::new(clock::system(), &metrics);
         let served = [
             "hypershift.openshift.io/ControlPlaneComponent",
+            "hypershift.openshift.io/HCPEtcdBackup",
             "route.openshift.io/Route",
             "secrets-store.csi.x-k8s.io/SecretProviderClass",
         ];
@@ -429,5 +430,79 @@ async fn what_azure_does_not_agree_with_is_not_begun() {
     *azure.lock().unwrap() = None;
     w.until("ValidHostedControlPlaneConfiguration", "True").await;
     w.until("InfrastructureReady", "False").await;
+    w.stop.cancel();
+}
+
+/// Snapshots are taken one at a time; what became of them is told on each and on the control plane.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_are_taken_one_at_a_time() {
+    let w = World::start().await;
+    w.create(|_| {}).await;
+    w.give_address().await;
+    w.until("Available", "True").await;
+    let backups = w.api("hypershift.openshift.io", "v1beta1", "HCPEtcdBackup", "hcpetcdbackups");
+    let ask = async |name: &str, blob: Value| {
+        let object = json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HCPEtcdBackup", "metadata": {"name": name},
+            "spec": {"storage": {"storageType": "AzureBlob", "azureBlob": blob}}});
+        backups.create(&Default::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    };
+    let over = async |name: &str, reason: &'static str| {
+        let told = move |o: Option<&DynamicObject>| {
+            let list = o.and_then(|o| o.data["status"]["conditions"].as_array());
+            list.into_iter().flatten().any(|c| c["reason"] == reason)
+        };
+        let wait = kube::runtime::wait::await_condition(backups.clone(), name, told);
+        tokio::time::timeout(Duration::from_secs(60), wait).await.expect(reason).unwrap().unwrap()
+    };
+    // A self-managed control plane has no identity that could write there.
+    ask("nameless", json!({"storageAccount": "backups", "container": "etcd"})).await;
+    let o = over("nameless", "BackupFailed").await;
+    assert!(o.data["status"]["conditions"][0]["message"].as_str().unwrap().contains("azureBlob.credentials"));
+    w.until("EtcdBackupSucceeded", "False").await;
+    let blob = json!({"storageAccount": "backups", "container": "etcd", "keyPrefix": "east", "credentials": {"name": "creds"}});
+    ask("nightly", blob).await;
+    let o = over("nightly", "BackupSucceeded").await;
+    let url = o.data["status"]["snapshotURL"].as_str().unwrap();
+    assert!(
+        url.starts_with("https://backups.blob.core.windows.net/etcd/east/clusters-demo/")
+            && url.ends_with("-nightly.db"),
+        "{url}"
+    );
+    let o = w.until("EtcdBackupSucceeded", "True").await;
+    assert!(condition(&o, "EtcdBackupSucceeded")["message"].as_str().unwrap().contains(url));
+    let job = w.api("batch", "v1", "Job", "jobs").get("etcd-backup-nightly").await.unwrap();
+    let pod = &job.data["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["image"], "quay.example/zaffre:dev");
+    assert_eq!(pod["containers"][0]["envFrom"], json!([{"secretRef": {"name": "creds"}}]));
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "as hardened as any other");
+    w.stop.cancel();
+}
+
+/// One member of three fails whenever it starts: it loses its disk, joins again, and that is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_member_of_etcd_begins_empty() {
+    let w = World::start().await;
+    w.create(|o| o["spec"]["controllerAvailabilityPolicy"] = json!("HighlyAvailable")).await;
+    w.give_address().await;
+    w.until("EtcdAvailable", "True").await;
+    w.until("Available", "True").await;
+    let pods = w.api("", "v1", "Pod", "pods");
+    let claims = w.api("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let (pod, claim) = (pods.get("etcd-1").await.unwrap(), claims.get("data-etcd-1").await.unwrap());
+    let mut statuses = pod.data["status"]["containerStatuses"].clone();
+    let member = statuses.as_array_mut().unwrap().iter_mut().find(|c| c["name"] == "etcd").unwrap();
+    member["ready"] = json!(false);
+    member["restartCount"] = json!(3);
+    member["state"] = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    let failing = json!({"status": {"containerStatuses": statuses}});
+    pods.patch_status("etcd-1", &PatchParams::default(), &Patch::Merge(&failing)).await.unwrap();
+    w.until("EtcdRecoveryActive", "True").await;
+    let other =
+        |uid: Option<String>| move |o: Option<&DynamicObject>| o.is_some_and(|o| o.metadata.uid != uid);
+    let wait = kube::runtime::wait::await_condition(pods, "etcd-1", other(pod.metadata.uid));
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    let wait = kube::runtime::wait::await_condition(claims, "data-etcd-1", other(claim.metadata.uid));
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    w.until("EtcdRecoveryActive", "False").await;
     w.stop.cancel();
 }

@@ -4,6 +4,7 @@ pub mod certificates;
 pub mod component;
 pub mod encryption;
 pub mod etcd;
+pub mod etcd_backup;
 pub mod hosted_cluster;
 pub mod hosted_control_plane;
 pub mod identity;

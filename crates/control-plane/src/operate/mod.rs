@@ -14,6 +14,7 @@
 //! Only an API that should answer and does not is asked again by the clock.
 
 mod conditions;
+mod etcd;
 mod memo;
 mod objects;
 mod progress;
@@ -31,7 +32,7 @@ pub use watches::{KINDS, Only, Setup, start};
 
 use crate::encryption;
 use crate::facts::{self, Around};
-use crate::scope::{Encryption, Reach, Release, Scope};
+use crate::scope::{Encryption, Etcd, Reach, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use clock::SharedClock;
 use futures::future::BoxFuture;
@@ -39,6 +40,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use memo::{Memo, Sum};
 use parking_lot::Mutex;
+use reconcile::conditions::{Conditions, Finding};
 use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -152,6 +154,8 @@ struct Found {
     held: Option<Held>,
     /// What is wrong with identity providers.
     providers: Option<String>,
+    /// Further conditions.
+    said: Vec<Finding>,
     /// The API server runs everywhere as it is configured now.
     api_converged: bool,
     /// Something was written.
@@ -196,7 +200,7 @@ impl Operator {
         }
         memo.pending.settle(&self.applier, |kind, name| self.views.seen(namespace, kind, name));
         let facts = match self.scope(&mut memo, &hcp).await {
-            Ok((scope, sum)) => self.encrypted(&seen, scope, sum),
+            Ok((scope, sum)) => self.present(&seen, scope, sum),
             Err(held) => Err(held),
         };
         let (scope, sum, wished) = match facts {
@@ -225,7 +229,10 @@ impl Operator {
                 found.held = Some(Held { kind, reason, message: message.clone() });
                 Ok(())
             }
-            _ => self.work(&pass, &mut memo, &mut found).await,
+            _ => {
+                let done = self.work(&pass, &mut memo, &mut found).await;
+                done.and(self.look_after_etcd(&pass, &mut memo, &mut found).await)
+            }
         };
         let health = self.health(&pass, &mut memo).await;
         let name = self.name(&pass, &health).await;
@@ -251,13 +258,22 @@ impl Operator {
         })
     }
 
-    /// The facts with the encryption that the present phase of its rotation needs, and the keys that users gave us.
-    fn encrypted(
+    /// The facts as they are at present: with the encryption that the phase of its rotation needs and the keys that users
+    /// gave us, and without a snapshot that was restored.
+    fn present(
         &self,
         seen: &DynamicObject,
-        scope: Arc<Scope>,
-        sum: Sum,
+        mut scope: Arc<Scope>,
+        mut sum: Sum,
     ) -> Result<(Arc<Scope>, Sum, Option<Encryption>), Held> {
+        let restored = Conditions::of(&seen.data["status"]).is_true("EtcdSnapshotRestored");
+        if restored && matches!(&scope.etcd, Etcd::Managed { restore: Some(_), .. }) {
+            let mut after = (*scope).clone();
+            if let Etcd::Managed { restore, .. } = &mut after.etcd {
+                *restore = None;
+            }
+            (scope, sum) = (Arc::new(after), memo::sum(&format!("{sum}restored")));
+        }
         let Some(wished) = &scope.encryption else { return Ok((scope, sum, None)) };
         let bad = |message: String| Held {
             kind: "ValidHostedControlPlaneConfiguration",

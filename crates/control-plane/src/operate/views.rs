@@ -5,6 +5,7 @@ use super::progress::Rollout;
 use super::trouble::{self, Trouble, Unready, Warning};
 use crate::Materials;
 use crate::certificates::plan::{Data, Kept, Kind};
+use crate::etcd::recovery::Member;
 use crate::scope::{AesKey, Encryption, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,6 +31,9 @@ pub struct Views {
     /// Pods that are not ready, and warnings about pods.
     pub unready: Arc<View<Unready>>,
     pub warnings: Arc<View<Warning>>,
+    /// Members of etcd.
+    pub members: Arc<View<Member>>,
+    pub backups: Arc<View<DynamicObject>>,
     /// Addresses that Services and Routes were given.
     pub services: Arc<View<String>>,
     /// `group/Kind` of what the management cluster serves beyond the built-in kinds.
@@ -125,6 +129,8 @@ impl Views {
             cron_jobs: View::new(rollout_of("CronJob")),
             unready: View::new(Unready::of),
             warnings: View::new(Warning::of),
+            members: View::new(Member::of),
+            backups: View::whole(),
             services: View::new(address),
             served,
             random,
