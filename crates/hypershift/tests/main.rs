@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod begin;
+mod invalid;
+mod objects;
 mod remove;
 mod samples;
+mod settled;
 mod world;

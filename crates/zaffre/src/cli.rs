@@ -1,6 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
 pub mod azure;
+pub mod explain;
 pub mod operators;
 pub mod prereqs;
 pub mod shared;
@@ -51,6 +52,9 @@ pub enum Command {
     /// Find what stands in the way, and the commands that clear it
     #[command(subcommand)]
     Doctor(prereqs::Doctor),
+    /// Tell why something is as it is: what is ready, what waits for what, since when, what to do
+    #[command(subcommand)]
+    Explain(explain::Explain),
     /// Run one part of the system in the foreground
     Serve(Serve),
     /// Ask a running Azure simulator what happened: journal, leaks, rights

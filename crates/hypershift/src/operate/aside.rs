@@ -193,6 +193,11 @@ impl Operator {
             }
             self.set_mark(input.sort, home, &input.name, name, Some("true")).await?;
         }
+        for (sort, object) in self.views.marked(home, name) {
+            if !look.inputs.iter().any(|i| i.sort == sort && i.name == object) {
+                self.set_mark(sort, home, &object, name, None).await?;
+            }
+        }
         Ok(())
     }
 

@@ -2,7 +2,6 @@
 
 use super::Operator;
 use crate::delete::{self, Act, FORCE, Layer, Left, Machine, Remains, Step};
-use crate::inputs;
 use crate::plan::access;
 use crate::preflight::Asked;
 use crate::{kinds, naming};
@@ -128,13 +127,8 @@ impl Operator {
 
     /// Whether anything of ours is left outside of the namespace.
     fn traces(&self, hc: &HostedCluster, namespace: &str, ours: bool) -> bool {
-        let (home, name) = (naming::home(hc), naming::name(hc));
-        let marked = |i: &inputs::Input| {
-            let mark = self.views.mark(i.sort, home, &i.name);
-            mark.is_some_and(|m| m.clusters.iter().any(|c| c == name))
-        };
         let roles = ours && access::names(namespace).iter().any(|n| self.views.roles.get("", n).is_some());
-        roles || inputs::of(hc).iter().any(marked)
+        roles || !self.views.marked(naming::home(hc), naming::name(hc)).is_empty()
     }
 
     pub(super) async fn remove(
@@ -241,11 +235,8 @@ impl Operator {
                         self.applier.delete(&kinds::CLUSTER_ROLE.at("", role)).await?;
                     }
                 }
-                for i in inputs::of(hc) {
-                    let mark = self.views.mark(i.sort, home, &i.name);
-                    if mark.is_some_and(|m| m.clusters.iter().any(|c| c == name)) {
-                        self.set_mark(i.sort, home, &i.name, name, None).await?;
-                    }
+                for (sort, object) in self.views.marked(home, name) {
+                    self.set_mark(sort, home, &object, name, None).await?;
                 }
                 Ok(())
             }
