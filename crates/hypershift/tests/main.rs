@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod azure;
 mod begin;
+mod explained;
 mod invalid;
 mod objects;
 mod remove;

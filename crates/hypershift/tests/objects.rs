@@ -29,7 +29,10 @@ fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
         // Keys are made anew by each run; what is signed by them is not part of the picture.
         let keys = i.keys.iter().filter(|k| **k != "key");
         let data: Data = keys.map(|k| ((*k).to_owned(), format!("<{}>", i.name).into_bytes())).collect();
-        found.0.insert((i.sort, i.name.clone()), Given { data: Arc::new(data), type_: "Opaque".into(), placeholder: false });
+        found.0.insert(
+            (i.sort, i.name.clone()),
+            Given { data: Arc::new(data), type_: "Opaque".into(), placeholder: false },
+        );
     }
     let plane = project::plane(&hc, &hc.spec.release.image, false).unwrap();
     let around = Around {
@@ -90,7 +93,8 @@ fn what_settings_change() {
                 "openID": {"clientID": "x", "issuer": "https://i", "clientSecret": {"name": "oidc-secret"}, "ca": {"name": "oidc-ca"},
                     "claims": {"preferredUsername": ["email"]}}}]},
         });
-        let encryption = json!({"type": "aescbc", "aescbc": {"activeKey": {"name": "k2"}, "backupKey": {"name": "k1"}}});
+        let encryption =
+            json!({"type": "aescbc", "aescbc": {"activeKey": {"name": "k2"}, "backupKey": {"name": "k1"}}});
         o["spec"]["secretEncryption"] = encryption;
     });
     testkit::golden!("self-managed-everything.diff", &everything);
