@@ -1,6 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
 pub mod azure;
+pub mod explain;
 pub mod operators;
 pub mod prereqs;
 pub mod shared;
@@ -63,6 +64,9 @@ pub enum Command {
         kubectl get hostedclusters -A -w\n  \
         zaffre explain hostedcluster demo -n clusters")]
     Up(UpArgs),
+    /// Tell why something is as it is: what is ready, what waits for what, since when, what to do
+    #[command(subcommand)]
+    Explain(explain::Explain),
     /// Run one part of the system in the foreground
     Serve(Serve),
     /// Ask a running Azure simulator what happened: journal, leaks, rights
