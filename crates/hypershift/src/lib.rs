@@ -26,14 +26,17 @@
 
 pub mod around;
 pub mod delete;
+pub mod explain;
 pub mod inputs;
 pub mod kinds;
+pub mod metrics;
 pub mod naming;
 pub mod operate;
 pub mod plan;
 pub mod preflight;
 pub mod signing;
 pub mod status;
+pub mod supported;
 pub mod validate;
 
 pub use around::{Management, NoRelease, Payload, Surroundings};

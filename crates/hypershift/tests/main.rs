@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod begin;
+mod remove;
 mod samples;
 mod world;

@@ -192,7 +192,8 @@ impl World {
         kind.api(&self.server.client(), namespace)
     }
 
-    pub async fn create(&self, kind: &Kind, o: Value) -> DynamicObject {
+    pub async fn create(&self, kind: &Kind, mut o: Value) -> DynamicObject {
+        (o["apiVersion"], o["kind"]) = (json!(kind.api_version()), json!(kind.kind));
         let namespace = o["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         let o = serde_json::from_value(o).unwrap();
         self.api(kind, &namespace).create(&Default::default(), &o).await.unwrap()
@@ -216,6 +217,11 @@ impl World {
             Ok(o) => o.unwrap(),
             Err(_) => {
                 let o = self.api(kind, namespace).get_opt(name).await.unwrap();
+                if let Some(hc) = self.api(&kinds::CLUSTER, "clusters").get_opt("demo").await.unwrap() {
+                    for c in hc.data["status"]["conditions"].as_array().into_iter().flatten() {
+                        eprintln!("{} {} {}: {}", c["type"], c["status"], c["reason"], c["message"]);
+                    }
+                }
                 panic!(
                     "{} {namespace}/{name} never had {what}: {:#?}",
                     kind.kind,

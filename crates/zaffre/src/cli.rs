@@ -51,6 +51,18 @@ pub enum Command {
     /// Find what stands in the way, and the commands that clear it
     #[command(subcommand)]
     Doctor(prereqs::Doctor),
+    /// Run a region on this machine: Azure, a management cluster, and the operators of hosted clusters
+    ///
+    /// Prints `ready https://HOST:PORT` (the management cluster) on standard output once it serves, then how to use it,
+    /// and runs until Ctrl-C or SIGTERM. Azure is simulated; the API servers of hosted clusters, their etcd, tokens and
+    /// certificates are real. Pods without a built-in program are simulated, and say so (annotation
+    /// zaffre.io/simulated).
+    #[command(after_help = "Examples:\n  \
+        zaffre up --env-out env &\n  \
+        export KUBECONFIG=kubeconfig && . ./env\n  \
+        kubectl get hostedclusters -A -w\n  \
+        zaffre explain hostedcluster demo -n clusters")]
+    Up(UpArgs),
     /// Run one part of the system in the foreground
     Serve(Serve),
     /// Ask a running Azure simulator what happened: journal, leaks, rights
@@ -201,6 +213,31 @@ pub enum Controllers {
     System,
     /// None: the bare API server
     None,
+}
+
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Keep everything in this directory; without it the world ends with the process
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Address of the management cluster's API; port 0 for any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub listen: std::net::SocketAddr,
+    /// Write the management cluster's kubeconfig here
+    #[arg(long, value_name = "FILE", default_value = "kubeconfig")]
+    pub kubeconfig_out: PathBuf,
+    /// Write the environment for az, the SDKs and zaffre here, to be sourced
+    #[arg(long, value_name = "FILE")]
+    pub env_out: Option<PathBuf>,
+    /// Write the Owner's credentials here, for --azure-creds
+    #[arg(long, value_name = "FILE")]
+    pub creds_out: Option<PathBuf>,
+    /// The same seed gives the same tenant, subscription and clients
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub seed: u64,
+    /// Print the ready line only
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -97,7 +97,7 @@ async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     }
 }
 
-fn write_kubeconfig(path: &Path, config: &Value) -> anyhow::Result<()> {
+pub fn write_kubeconfig(path: &Path, config: &Value) -> anyhow::Result<()> {
     let text = serde_saphyr::to_string(config)?;
     ek_server::write_private(path, &text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -27,6 +27,7 @@ use apis::conditions::{hosted_cluster as condition, reason};
 use apis::hypershift::HostedCluster;
 use clock::{Random, SharedClock};
 use control_plane::facts::Around;
+use control_plane::scope::Release;
 use fetch::Fetch;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
@@ -37,6 +38,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 pub use uids::Uids;
+
+/// The one key that is no cluster: what this operator says of itself.
+const SUPPORTED: &str = crate::supported::NAME;
 
 /// Keeps hosted clusters as their objects say.
 pub struct Operator {
@@ -89,6 +93,9 @@ fn sooner(a: Option<SignedDuration>, b: Option<SignedDuration>) -> Option<Signed
 
 impl Operator {
     async fn run(&self, key: &str) -> Result<Outcome, Failure> {
+        if key == SUPPORTED {
+            return self.supported().await;
+        }
         let (namespace, name) = split(key);
         let Some(seen) = self.views.clusters.get(namespace, name) else {
             self.forget(key);
@@ -122,6 +129,16 @@ impl Operator {
         worked?;
         back?;
         Ok(self.outcome(&look, &status))
+    }
+
+    async fn supported(&self) -> Result<Outcome, Failure> {
+        let home = self.around.home();
+        if home.is_empty() || self.views.spaces.get("", &home).is_none() {
+            return Ok(Outcome::Done);
+        }
+        let object = crate::supported::config_map(&home, env!("CARGO_PKG_VERSION"));
+        self.applier.apply(&self.applier.desired(object)?).await?;
+        Ok(Outcome::Done)
     }
 
     fn forget(&self, key: &str) {
@@ -250,7 +267,8 @@ impl Operator {
             false => Some(self.uids.of(&self.views, &look.namespace)?),
         };
         let around = Around {
-            release: payload.release.clone(),
+            // As the control plane will name it, whatever it was resolved to.
+            release: Release { image: image.to_owned(), ..payload.release.clone() },
             management: control_plane::scope::Management {
                 openshift: management.openshift,
                 uid,
@@ -383,4 +401,25 @@ fn bound(seen: &DynamicObject, mut patch: Value) -> Value {
     patch["metadata"]["resourceVersion"] = json!(seen.metadata.resource_version);
     patch["metadata"]["uid"] = json!(seen.metadata.uid);
     patch
+}
+
+impl Operator {
+    /// What [`crate::explain`] needs, from views and from what this controller waits for.
+    pub fn facts(
+        &self,
+        handle: &reconcile::Handle,
+        namespace: &str,
+        name: &str,
+    ) -> Option<crate::explain::Facts> {
+        let cluster = self.views.clusters.get(namespace, name)?;
+        let inside = apis::naming::control_plane_namespace(namespace, name);
+        let value = |o: &DynamicObject| serde_json::to_value(o).unwrap_or_default();
+        let explained = handle.explain(&format!("{namespace}/{name}"));
+        Some(crate::explain::Facts {
+            cluster: value(&cluster),
+            plane: self.views.planes.get(&inside, name).map(|o| value(&o)),
+            waiting: explained.waiting,
+            ..crate::explain::Facts::default()
+        })
+    }
 }

@@ -71,7 +71,15 @@ pub fn start(
         if let Some(sink) = sink {
             watch = watch.into_sink(sink);
         }
-        runtime.watch(watch.wakes(handle.keys(owner)));
+        // The operator's own namespace matters to nobody but itself.
+        let home = operator.around.home();
+        let namespaces = kind == kinds::NAMESPACE;
+        runtime.watch(watch.wakes(handle.keys(move |o, keys| {
+            owner(o, keys);
+            if namespaces && o.metadata.name.as_deref() == Some(home.as_str()) {
+                keys.push(super::SUPPORTED);
+            }
+        })));
     }
     // Of pods' company only what is ours travels, and only what is said of it where that is enough.
     let ours = || Expression::Exists(apis::names::label::HOSTED_CONTROL_PLANE.to_owned());
@@ -101,7 +109,12 @@ pub fn start(
             Sort::ConfigMap => views.config_maps.clone(),
         };
         let (names, planes) = (views.names.clone(), views.planes.clone());
-        let wakes = handle.keys(move |o, keys| concerned(o, sort, &names, &planes, keys));
+        let wakes = handle.keys(move |o, keys| {
+            concerned(o, sort, &names, &planes, keys);
+            if sort == Sort::ConfigMap && o.metadata.name.as_deref() == Some(super::SUPPORTED) {
+                keys.push(super::SUPPORTED);
+            }
+        });
         runtime.watch(Watch::metadata(client, &kind).into_sink(ledger.clone()).into_sink(sink).wakes(wakes));
     }
     let pools = Watch::whole(client, &kinds::POOL).optional().into_sink(views.pools.clone());

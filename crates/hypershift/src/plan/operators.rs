@@ -84,7 +84,7 @@ fn keep_for_machines(_: &Scope, workload: &mut Value) {
 /// is there, with a kubeconfig that is read and not mounted, and nothing waits for it.
 fn operator_identity(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
     match &scope.identity {
-        Identity::Managed { .. } => {
+        Identity::Managed { reader, .. } => {
             pod.volume(vault_volume("cpo-cert", "managed-azure-cpo"));
             let kms = matches!(scope.encryption, Some(Encryption::Kms { .. }))
                 && scope.identity.secret(Who::Kms).is_some();
@@ -93,6 +93,7 @@ fn operator_identity(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
             }
             if let Some(mut main) = pod.main() {
                 main.mount("cpo-cert", "/mnt/certs");
+                main.env("ARO_HCP_KEY_VAULT_USER_CLIENT_ID", reader);
                 if let Some(secret) = scope.identity.secret(Who::ControlPlaneOperator) {
                     main.env(
                         "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH",
