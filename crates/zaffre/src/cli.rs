@@ -125,6 +125,23 @@ pub enum ServeWhat {
         zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
         kubectl -n clusters-demo get controlplanecomponents")]
     ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
+    /// The config operator of one hosted cluster: between its control plane and the cluster itself
+    ///
+    /// Keeps in the guest what the HostedCluster decides (configuration, authorities, pull secrets, credentials, agents on
+    /// nodes, policies that protect all this), and reports the guest's version and connections in the status of the
+    /// HostedControlPlane. When the cluster is deleted, it removes what the guest made in Azure.
+    #[command(
+        visible_alias = "config-operator",
+        after_help = "Examples:\n  \
+        zaffre serve hosted-cluster-config-operator --namespace clusters-demo --hosted-control-plane demo \\\n    \
+        --kubeconfig management --target-kubeconfig guest\n  \
+        kubectl -n clusters-demo get hostedcontrolplane demo -o yaml     conditions ClusterVersion… and ConfigOperator…"
+    )]
+    HostedClusterConfigOperator(guest_config::Args),
+    /// Note in a guest, once a minute, that pods there reach its API server
+    ///
+    /// Runs in the guest; the config operator reads the note. It needs the service account of its pod.
+    KasConnectionChecker(guest_config::checker::Args),
     /// Keep a token of a guest's service account fresh in a file
     ///
     /// The sidecar that gives control plane components their Azure identity: the token is what Entra ID exchanges. The

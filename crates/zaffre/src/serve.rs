@@ -2,6 +2,7 @@
 
 pub mod azure;
 pub mod control_plane_operator;
+mod guest;
 mod observe;
 mod sidecar;
 
@@ -20,6 +21,8 @@ pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
         ServeWhat::Kube(args) => Box::pin(kube(args)).await?,
         ServeWhat::Azure(args) => Box::pin(azure::run(args)).await?,
         ServeWhat::ControlPlaneOperator(args) => Box::pin(control_plane_operator::run(args)).await?,
+        ServeWhat::HostedClusterConfigOperator(args) => Box::pin(guest::config_operator(args)).await?,
+        ServeWhat::KasConnectionChecker(args) => guest::connection_checker(args).await?,
         ServeWhat::TokenMinter(args) => return sidecar::token_minter(args).await,
         ServeWhat::AvailabilityProber(args) => return sidecar::availability_prober(args).await,
     }
