@@ -108,6 +108,13 @@ pub enum ServeWhat {
         zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
         kubectl -n clusters-demo get controlplanecomponents")]
     ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
+    /// Puts a snapshot of etcd into a container of blobs, and ends
+    ///
+    /// The second half of the Job that an HCPEtcdBackup makes; prints where the snapshot is. Who it is to Azure comes from
+    /// the environment, as az and the SDKs read it.
+    #[command(after_help = "Example:\n  \
+        zaffre serve etcd-backup --file snapshot.db --storage-account backups --container etcd --blob demo/1.db")]
+    EtcdBackup(control_plane::etcd::upload::UploadArgs),
 }
 
 #[derive(Debug, Args)]

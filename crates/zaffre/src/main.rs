@@ -42,6 +42,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Serve(cli::Serve { what }) => match what {
             cli::ServeWhat::Kube(args) => done(runtime.block_on(serve::kube(args))),
             cli::ServeWhat::Azure(args) => done(runtime.block_on(serve::azure::run(args))),
+            cli::ServeWhat::EtcdBackup(args) => done(runtime.block_on(serve::etcd_backup(args))),
             cli::ServeWhat::ControlPlaneOperator(args) => {
                 done(runtime.block_on(serve::control_plane_operator::run(args)))
             }

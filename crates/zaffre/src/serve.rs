@@ -13,6 +13,14 @@ use serde_json::Value;
 use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Uploads a snapshot.
+pub async fn etcd_backup(args: control_plane::etcd::upload::UploadArgs) -> anyhow::Result<()> {
+    let env = ::azure::Env::of_process();
+    let url = control_plane::etcd::upload::upload(&env, &args, &args.file).await?;
+    output::line(&format!("the snapshot is at {url}"));
+    Ok(())
+}
+
 pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     // Listen for signals first: one that comes during start must end us in order, too.
     let mut interrupt = signal(SignalKind::interrupt())?;
