@@ -63,7 +63,7 @@ pub fn hypershift_crds() -> Vec<CustomResourceDefinition> {
         definition::<NodePool>(),
         definition::<HostedControlPlane>(),
         definition::<ControlPlaneComponent>(),
-        definition::<etcd_backup::HCPEtcdBackup>(),
+        definition::<HCPEtcdBackup>(),
         definition::<AzurePrivateLinkService>(),
         definition::<CertificateSigningRequestApproval>(),
         definition::<CertificateRevocationRequest>(),

@@ -20,6 +20,7 @@ pub mod status;
 
 pub use certificates::{CertificateRevocationRequest, CertificateSigningRequestApproval};
 pub use component::{ControlPlaneComponent, ControlPlaneComponentStatus};
+pub use etcd_backup::{HCPEtcdBackup, HCPEtcdBackupSpec, HCPEtcdBackupStatus};
 pub use hosted_cluster::{HostedCluster, HostedClusterSpec, HostedClusterStatus};
 pub use hosted_control_plane::{HostedControlPlane, HostedControlPlaneSpec, HostedControlPlaneStatus};
 pub use node_pool::{NodePool, NodePoolSpec, NodePoolStatus};

@@ -73,6 +73,12 @@ pub trait Surroundings: Send + Sync + 'static {
         Box::pin(async { Verdict::Good })
     }
 
+    /// How long it may take until a pod sees what has changed in a ConfigMap it mounts; kubelets look every minute or so.
+    /// Authorities are not replaced faster than that.
+    fn propagation(&self) -> SignedDuration {
+        SignedDuration::from_mins(3)
+    }
+
     /// Whether a name resolves; asked only if the API does not answer at it.
     fn resolves<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async { Ok(()) })
@@ -158,6 +164,8 @@ struct Found {
     said: Vec<Finding>,
     /// The API server runs everywhere as it is configured now.
     api_converged: bool,
+    /// Authorities are being replaced.
+    rotates: bool,
     /// Something was written.
     sent: bool,
     waiting: Vec<Waiting>,
@@ -248,7 +256,7 @@ impl Operator {
             health.is_err().then_some(ASK_AGAIN),
             unsure.then_some(VERDICT_AGAIN),
             // Whether a phase of a rotation is over is seen by the run after the one that wrote.
-            (rotates && found.sent).then_some(SignedDuration::from_secs(1)),
+            ((rotates || found.rotates) && found.sent).then_some(SignedDuration::from_secs(1)),
         ];
         let again = soonest.into_iter().flatten().min();
         Ok(match (found.waiting.is_empty() && health.is_ok(), again) {
