@@ -13,6 +13,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("clusters", "clusters-bench"),
     ("azure", "azure-bench"),
     ("prereqs", "prereqs-bench"),
+    ("hosted", "hosted-bench"),
 ];
 
 pub(crate) fn names() -> Vec<&'static str> {

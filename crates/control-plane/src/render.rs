@@ -6,7 +6,7 @@ use crate::scope::Scope;
 use crate::{Error, defaults, inject, table, words};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What the Secrets and ConfigMaps that pods mount hold.
 pub trait Materials {
@@ -87,15 +87,19 @@ impl Assets {
     }
 }
 
-/// Assets are part of the program: they are parsed once in its life.
-fn assets(component: &Component) -> Result<&'static Assets, Error> {
-    static PARSED: LazyLock<BTreeMap<&'static str, Result<Assets, Error>>> =
-        LazyLock::new(|| table::all().iter().map(|c| (c.name, Assets::parse(c))).collect());
-    match PARSED.get(component.name) {
-        Some(Ok(assets)) => Ok(assets),
-        Some(Err(e)) => Err(e.clone()),
-        None => Err(missing(component, "its row in the table")),
+/// Assets are part of the program: they are parsed once in its life. Components beyond the table (those that the
+/// HostedCluster's operator writes) are rendered too.
+fn assets(component: &Component) -> Result<Arc<Assets>, Error> {
+    type Parsed = BTreeMap<&'static str, Result<Arc<Assets>, Error>>;
+    static PARSED: RwLock<Parsed> = RwLock::new(BTreeMap::new());
+    let read = |known: &Parsed| known.get(component.name).cloned();
+    // A lock that somebody left in panic still holds a map that was complete before.
+    if let Some(known) = read(&PARSED.read().unwrap_or_else(PoisonError::into_inner)) {
+        return known;
     }
+    let parsed = Assets::parse(component).map(Arc::new);
+    PARSED.write().unwrap_or_else(PoisonError::into_inner).insert(component.name, parsed.clone());
+    parsed
 }
 
 /// What the component itself brings counts before what is already there.

@@ -1,27 +1,44 @@
-//! `zaffre serve kube`, and beside it the other parts that can be served.
+//! `zaffre serve kube`, and beside it the other things that are served.
 
 pub mod azure;
 pub mod control_plane_operator;
+mod guest;
 mod observe;
+mod sidecar;
 
-use crate::cli::KubeArgs;
+use crate::cli::{KubeArgs, ServeWhat};
 use crate::living::{self, Living, Wanted};
 use crate::output;
 use anyhow::{Context, bail};
 use ek_server::{ApiServer, ClusterConfig, Config, Storage};
 use serde_json::Value;
 use std::path::Path;
+use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Uploads a snapshot.
-pub async fn etcd_backup(args: control_plane::etcd::upload::UploadArgs) -> anyhow::Result<()> {
+async fn etcd_backup(args: control_plane::etcd::upload::UploadArgs) -> anyhow::Result<()> {
     let env = ::azure::Env::of_process();
     let url = control_plane::etcd::upload::upload(&env, &args, &args.file).await?;
     output::line(&format!("the snapshot is at {url}"));
     Ok(())
 }
 
-pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
+pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
+    match what {
+        ServeWhat::Kube(args) => Box::pin(kube(args)).await?,
+        ServeWhat::Azure(args) => Box::pin(azure::run(args)).await?,
+        ServeWhat::ControlPlaneOperator(args) => Box::pin(control_plane_operator::run(args)).await?,
+        ServeWhat::EtcdBackup(args) => etcd_backup(args).await?,
+        ServeWhat::HostedClusterConfigOperator(args) => Box::pin(guest::config_operator(args)).await?,
+        ServeWhat::KasConnectionChecker(args) => guest::connection_checker(args).await?,
+        ServeWhat::TokenMinter(args) => return sidecar::token_minter(args).await,
+        ServeWhat::AvailabilityProber(args) => return sidecar::availability_prober(args).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     // Listen for signals first: one that comes during start must end us in order, too.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -89,7 +106,7 @@ pub async fn kube(args: KubeArgs) -> anyhow::Result<()> {
     }
 }
 
-fn write_kubeconfig(path: &Path, config: &Value) -> anyhow::Result<()> {
+pub fn write_kubeconfig(path: &Path, config: &Value) -> anyhow::Result<()> {
     let text = serde_saphyr::to_string(config)?;
     ek_server::write_private(path, &text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -220,9 +220,6 @@ fn leaf(plan: &mut Plan, entry: &Entry, by: &Stored, kept: &dyn Kept, now: Times
     };
     let mut data = one(entry.keys.0, pair.cert.clone());
     data.insert(entry.keys.1.to_owned(), pair.key.expose().as_bytes().to_vec());
-    if let Some(name) = entry.with_ca {
-        data.insert(name.to_owned(), by.trusted().pem().into_bytes());
-    }
     let why = why.unwrap_or_else(|| "what it trusts has changed".to_owned());
     plan.ensure(kept, Kind::Secret, &entry.secret, data, Vec::new(), &why);
     Ok(pair)

@@ -16,6 +16,12 @@ impl Program for KubeControllerManager {
     fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
         let guests = self.0.clone();
         Box::pin(async move {
+            let health = ctx.clone();
+            let health = tokio::spawn(async move {
+                if let Err(why) = answer_probes(&health).await {
+                    health.log(why);
+                }
+            });
             let mut files = ctx.files();
             let mut given: Option<ApiServer> = None;
             let mut said = String::new();
@@ -50,9 +56,28 @@ impl Program for KubeControllerManager {
             if let Some(server) = given {
                 server.set_signer(None);
             }
+            health.abort();
             0
         })
     }
+}
+
+/// `/healthz` on its secure port, with the certificate of its mount.
+async fn answer_probes(ctx: &ProgramContext) -> Result<(), String> {
+    let named = |flag: &str| config::argument(ctx, flag);
+    let (Some(cert), Some(key)) = (named("tls-cert-file"), named("tls-private-key-file")) else {
+        return Ok(());
+    };
+    let port = named("secure-port").and_then(|p| p.parse().ok()).unwrap_or(10257);
+    let listener = ctx.listener(port).await.map_err(|e| format!("port {port}: {e}"))?;
+    let files = tls::ServerFiles { cert, key, client_ca: None };
+    let answer = |req: http::Request<hyper::body::Incoming>| async move {
+        match req.uri().path() {
+            "/healthz" | "/livez" | "/readyz" => tls::text(200, "ok"),
+            _ => tls::text(403, "Forbidden"),
+        }
+    };
+    tls::serve(ctx.clone(), listener, files, answer).await.map_err(|e| tls::chain(&e))
 }
 
 /// The root certificates, and who signs.

@@ -120,6 +120,7 @@ impl Guests {
             let first = c["command"][0].as_str().unwrap_or_default();
             matches!(first.rsplit('/').next(), Some("sh" | "bash"))
         };
+        let script = Arc::new(script::Script::default());
         for key in [
             "cli",
             "hyperkube",
@@ -127,12 +128,13 @@ impl Guests {
             "cluster-config-api",
             "cluster-authentication-operator",
         ] {
-            programs.register_where(&image(key), shell, Arc::new(script::Script));
+            programs.register_where(&image(key), shell, script.clone());
         }
         programs.register(&image("etcd"), etcd::Etcd(self.clone()));
         programs.register(&image("cluster-etcd-operator"), readyz::Readyz(self.clone()));
         programs.register(&image("apiserver-network-proxy"), stand_ins::Konnectivity);
-        programs.register(&image("haproxy-router"), haproxy::Haproxy);
+        // The image also holds scripts that write a configuration of their own; those have no program.
+        programs.register_where(&image("haproxy-router"), move |c| !shell(c), Arc::new(haproxy::Haproxy));
         let is = |word: &'static str| {
             move |c: &serde_json::Value| {
                 let words = [&c["command"], &c["args"]].into_iter().filter_map(|w| w.as_array()).flatten();

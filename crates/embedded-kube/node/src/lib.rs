@@ -52,6 +52,7 @@ pub use events::Events;
 pub use external::{ExternalNode, ExternalOptions, Identity, JoinError};
 pub use node::{EMBEDDED, NodeSpec};
 pub use program::{ExecOutput, FnProgram, Program, ProgramContext, Programs};
+pub use run::files::{Payload, write as write_files};
 pub use run::volumes::{ACCOUNT, CsiDriver, CsiDrivers, CsiRequest};
 pub use stage::{Delay, Select, Stage, StageSet};
 

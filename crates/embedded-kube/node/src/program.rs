@@ -33,6 +33,13 @@ pub trait Program: Send + Sync + 'static {
     /// Runs until it is done or told to stop; returns the exit code.
     fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32>;
 
+    /// Whether its container is not ready before the program says so ([`ProgramContext::ready`]). For programs that
+    /// stand in for others which show their trouble in ways of their own; a readiness probe, where the container has
+    /// one, decides alone.
+    fn tells_when_ready(&self) -> bool {
+        false
+    }
+
     /// Executes a command as if in the container; `None` if it knows none of that name, then the built-in ones
     /// are tried.
     fn exec(&self, _: ProgramContext, _: Vec<String>, _: Vec<u8>) -> BoxFuture<'static, Option<ExecOutput>> {
@@ -237,6 +244,14 @@ impl ProgramContext {
     /// Sees whenever files from Secrets, ConfigMaps and the like have been replaced.
     pub fn files(&self) -> watch::Receiver<u64> {
         self.0.files.clone()
+    }
+
+    /// Says whether the container is ready, for programs that [tell](Program::tells_when_ready). Why it is not becomes
+    /// an event of the pod, as a failed readiness probe would; said twice, it is one.
+    pub fn ready(&self, so: Result<(), String>) {
+        if let Some(nodes) = self.0.nodes.upgrade() {
+            nodes.runtime.told(self, so);
+        }
     }
 
     /// Done when the container has to stop. What goes on after its grace is aborted.

@@ -354,3 +354,57 @@ async fn hooks_run_before_the_end() {
     assert_eq!(told.recv().await.unwrap(), "told to stop");
     kit.until("gone", |k| k.get("a").is_null()).await;
 }
+
+/// Ready when its file is there; ends when it is told to by another.
+struct Judge;
+
+impl ek_node::Program for Judge {
+    fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
+        Box::pin(async move {
+            loop {
+                let there = |name: &str| ctx.path(format!("/e/{name}")).is_some_and(|p| p.exists());
+                if there("end") {
+                    ctx.log("AADSTS70021: no matching record");
+                    return 1;
+                }
+                ctx.ready(if there("good") { Ok(()) } else { Err("the file is missing".into()) });
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+    }
+
+    fn tells_when_ready(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_program_may_tell_when_it_is_ready_and_its_last_words_are_kept() {
+    let kit = Kit::live(|o| _ = o.programs.register("test/judge", Judge)).await;
+    kit.pod("a", |p| {
+        p["spec"]["volumes"] = json!([{"name": "e", "emptyDir": {}}]);
+        p["spec"]["containers"] = json!([
+            {"name": "main", "image": "test/judge", "terminationMessagePolicy": "FallbackToLogsOnError", "volumeMounts": [{"name": "e", "mountPath": "/e"}]},
+            {"name": "side", "image": "zaffre.io/sleep", "volumeMounts": [{"name": "e", "mountPath": "/e"}],
+                "startupProbe": {"exec": {"command": ["test", "-f", "/e/good"]}, "periodSeconds": 1, "failureThreshold": 60}},
+        ]);
+    })
+    .await;
+    kit.until("an event", |k| k.reasons().contains(&"Unhealthy".to_owned())).await;
+    let running = |k: &Kit, i: usize| k.get("a")["status"]["containerStatuses"][i].clone();
+    kit.until("both run", |k| (0..2).all(|i| running(k, i)["state"]["running"].is_object())).await;
+    assert_eq!((&running(&kit, 0)["ready"], &running(&kit, 1)["started"]), (&json!(false), &json!(false)));
+    let uid = kit.get("a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    let dir = kit.dir.path().join("pods").join(&uid).join("volumes/e");
+    std::fs::write(dir.join("good"), "").unwrap();
+    kit.until("ready", |k| ready(k, "a")).await;
+    std::fs::remove_file(dir.join("good")).unwrap();
+    kit.until("not ready", |k| !ready(k, "a")).await;
+    std::fs::write(dir.join("end"), "").unwrap();
+    kit.until("ended", |k| {
+        let c = running(k, 0);
+        let ended = [&c["state"]["terminated"], &c["lastState"]["terminated"]];
+        ended.iter().any(|t| t["message"] == "AADSTS70021: no matching record\n")
+    })
+    .await;
+}

@@ -22,6 +22,8 @@ fn help_teaches() {
     testkit::golden!("help-serve-kube.txt", &run(&["help", "serve", "kube"]));
     testkit::golden!("help-demo.txt", &run(&["help", "demo"]));
     testkit::golden!("help-serve-azure.txt", &run(&["help", "serve", "azure"]));
+    testkit::golden!("help-serve-token-minter.txt", &run(&["help", "serve", "token-minter"]));
+    testkit::golden!("help-serve-availability-prober.txt", &run(&["help", "serve", "availability-prober"]));
     for what in [
         "create iam",
         "create infra",
@@ -105,4 +107,44 @@ fn bad_flags_are_explained() {
     let out = zaffre().args(["serve", "kube", "--in-memory", "--listen", &address]).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && said.contains("--listen") && said.contains("in use"), "{said}");
+}
+
+#[test]
+fn sidecars_run_on_a_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, kubeconfig) = serve(dir.path(), &["--in-memory"]);
+    let minter = |kubeconfig: &str| {
+        let args = "serve token-minter --service-account-namespace kube-system --service-account-name azure-cloud-provider";
+        let mut c = zaffre();
+        c.current_dir(dir.path()).args(args.split(' '));
+        c.args(["--token-file", "tokens/cloud", "--oneshot", "--kubeconfig", kubeconfig]);
+        c.output().unwrap()
+    };
+    let out = minter("missing");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(said.contains("cannot read the kubeconfig missing (--kubeconfig)"), "{said}");
+    let out = minter(kubeconfig.to_str().unwrap());
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let token = dir.path().join("tokens/cloud");
+    assert_eq!(std::fs::read_to_string(&token).unwrap().split('.').count(), 3);
+    assert_eq!(std::fs::metadata(&token).unwrap().permissions().mode() & 0o777, 0o640);
+    let ready = format!("{}/readyz", server.url());
+    let probe = ["serve", "availability-prober", "--target", &ready, "--required-api=apps,v1,Deployment"];
+    let mut c = zaffre();
+    c.args(probe).args(["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    assert!(c.output().unwrap().status.success());
+    // While it waits it says what for, and ends when it is told to.
+    let mut c = zaffre();
+    c.args(["serve", "availability-prober", "--target", &ready, "--required-api=x.example.test,v1,Lost"]);
+    c.args(["--kubeconfig", kubeconfig.to_str().unwrap()]).stderr(std::process::Stdio::piped());
+    let mut waits = c.spawn().unwrap();
+    let mut first = String::new();
+    let mut said = std::io::BufReader::new(waits.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut said, &mut first).unwrap();
+    assert!(first.contains("does not serve x.example.test,v1,Lost yet"), "{first}");
+    let id = rustix::process::Pid::from_child(&waits);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(waits.wait().unwrap().code(), Some(143));
+    assert!(server.stop().unwrap().success());
 }

@@ -54,6 +54,7 @@ fn builtin(ctx: Option<&ProgramContext>, words: &[String], stdin: &[u8], depth: 
         "cat" if args.is_empty() => shown(stdin),
         "cat" => cat(ctx, args),
         "ls" => ls(ctx, args),
+        "test" => test(ctx, args),
         "sh" | "bash" if depth < 4 => match args {
             [flag, script, ..] if flag == "-c" => shell(ctx, script, stdin, depth),
             _ => failure(2, "sh: only `sh -c SCRIPT` is known here"),
@@ -65,7 +66,7 @@ fn builtin(ctx: Option<&ProgramContext>, words: &[String], stdin: &[u8], depth: 
         other => failure(
             127,
             &format!(
-                "{other}: not found (a container here knows echo, cat, ls, env, hostname, pwd, true, false and sh -c of those)"
+                "{other}: not found (a container here knows echo, cat, ls, test, env, hostname, pwd, true, false and sh -c of those)"
             ),
         ),
     }
@@ -143,6 +144,24 @@ fn ls(ctx: Option<&ProgramContext>, args: &[String]) -> ExecOutput {
         out.stdout.extend(names.iter().flat_map(|n| [n.as_bytes(), b"\n"].concat()));
     }
     out
+}
+
+/// `test -f FILE` and its kin, which probes use.
+fn test(ctx: Option<&ProgramContext>, args: &[String]) -> ExecOutput {
+    let (flag, path) = match args {
+        [flag, path] => (flag.as_str(), path),
+        _ => return failure(2, "test: only -e, -f, -d and -s of one path are known here"),
+    };
+    let meta = place(ctx, path).and_then(|p| std::fs::metadata(p).ok());
+    let yes = match (flag, &meta) {
+        ("-e" | "-f" | "-d" | "-s", None) => false,
+        ("-e", Some(_)) => true,
+        ("-f", Some(m)) => m.is_file(),
+        ("-d", Some(m)) => m.is_dir(),
+        ("-s", Some(m)) => m.len() > 0,
+        _ => return failure(2, "test: only -e, -f, -d and -s of one path are known here"),
+    };
+    ExecOutput { code: i32::from(!yes), ..ExecOutput::default() }
 }
 
 /// Commands joined by `;`, newlines, `&&` and `||`; words in quotes; `$NAME`. No more of a shell than that.
@@ -244,5 +263,7 @@ mod tests {
         assert_eq!(sh("cat"), ("in".into(), 0));
         assert_eq!(sh("rm -rf /").1, 127);
         assert_eq!(sh("cat /etc/passwd").1, 1);
+        assert_eq!(sh("test -f /etc/passwd").1, 1, "paths under no mount do not exist");
+        assert_eq!(sh("test -x /a").1, 2);
     }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path};
 
 /// Relative path → content.
-pub(crate) type Payload = BTreeMap<String, Vec<u8>>;
+pub type Payload = BTreeMap<String, Vec<u8>>;
 
 fn clean(path: &str) -> bool {
     !path.is_empty()
@@ -19,7 +19,7 @@ fn clean(path: &str) -> bool {
 }
 
 /// Makes `dir` show exactly `payload`. `version` names the new directory and must be new.
-pub(crate) fn write(dir: &Path, payload: &Payload, version: &str, mode: u32) -> io::Result<()> {
+pub fn write(dir: &Path, payload: &Payload, version: &str, mode: u32) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let fresh = format!("..{version}");
     let inner = dir.join(&fresh);

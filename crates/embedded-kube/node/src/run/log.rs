@@ -70,6 +70,24 @@ impl LogRing {
         self.end.send_modify(|e| e.0 = end);
     }
 
+    /// The last lines, as many of them as fit.
+    pub(crate) fn tail(&self, lines: usize, bytes: usize) -> String {
+        let all = self.lines.lock();
+        let mut size = 0;
+        let fit = all.kept.iter().rev().take(lines).take_while(|l| {
+            size += l.text.len();
+            size <= bytes
+        });
+        let mut last: Vec<&Line> = fit.collect();
+        // A single line that is too long is better cut than left out.
+        if last.is_empty() {
+            let line = all.kept.back().map(|l| String::from_utf8_lossy(&l.text).into_owned());
+            return line.map(|l| l.chars().take(bytes / 4).collect()).unwrap_or_default();
+        }
+        last.reverse();
+        last.iter().map(|l| String::from_utf8_lossy(&l.text)).collect()
+    }
+
     /// Nothing more will be written.
     pub(crate) fn close(&self) {
         self.end.send_modify(|e| e.1 = true);
@@ -105,5 +123,9 @@ mod tests {
         assert!(ring.since(300).0.iter().all(|l| std::str::from_utf8(&l.text).is_ok()));
         ring.write(Timestamp::UNIX_EPOCH, "a\nb\n");
         assert_eq!(ring.since(ring.since(0).1 - 2).0[1].text, "b\n");
+        assert_eq!(ring.tail(2, 100), "a\nb\n");
+        assert_eq!(ring.tail(5, 3), "b\n");
+        ring.write(Timestamp::UNIX_EPOCH, &"y".repeat(5000));
+        assert_eq!(ring.tail(80, 2048), "y".repeat(512));
     }
 }

@@ -54,6 +54,8 @@ struct ContainerRun {
     log: Arc<LogRing>,
     previous: Option<Arc<LogRing>>,
     ports: Arc<Mutex<HashMap<u16, Port>>>,
+    /// Why it said that it is not ready.
+    unready: Option<String>,
 }
 
 struct PodRun {
@@ -219,6 +221,7 @@ impl Runtime {
             previous,
             program: program.clone(),
             ctx,
+            unready: None,
         };
         let Some(ctx) = entry.ctx.clone() else {
             run.containers.insert(container.to_owned(), entry);

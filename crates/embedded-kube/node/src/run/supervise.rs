@@ -12,6 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// How much of its log explains the end of a container that asks for it; a kubelet's numbers.
+const LAST_LINES: usize = 80;
+const LAST_BYTES: usize = 2048;
+
 impl Runtime {
     #[allow(clippy::too_many_arguments, reason = "one call, and each of them is something else")]
     pub(super) fn supervise(
@@ -31,11 +35,13 @@ impl Runtime {
             .collect();
         let hook = |name: &str| Probe::hook(name, spec, &ctx, &program);
         let has = |r: Role| probes.iter().any(|p| p.role == r);
+        let waits = has(Role::Readiness) || program.tells_when_ready();
         self.change(uid, container, round, |f| {
             if let Fact::Running { started, ready, .. } = f {
-                (*started, *ready) = (!has(Role::Startup), !has(Role::Readiness));
+                (*started, *ready) = (!has(Role::Startup), !waits);
             }
         });
+        let from_log = spec["terminationMessagePolicy"] == "FallbackToLogsOnError";
         let (begin, before_end) = (hook("postStart"), hook("preStop"));
         let (weak, uid, container) = (Arc::downgrade(inner), uid.to_owned(), container.to_owned());
         tokio::spawn(async move {
@@ -84,7 +90,7 @@ impl Runtime {
                     }
                 }
             };
-            let (code, reason, message) = match ended {
+            let (code, reason, mut message) = match ended {
                 Ok(0) => (0, "Completed", String::new()),
                 Ok(code) => (i64::from(code), "Error", String::new()),
                 Err(e) if e.is_panic() => {
@@ -94,6 +100,9 @@ impl Runtime {
             };
             if !message.is_empty() {
                 ctx.log(&message);
+            }
+            if code != 0 && from_log {
+                message = ctx.0.log.tail(LAST_LINES, LAST_BYTES);
             }
             ctx.0.log.close();
             // Nobody listens any more.
@@ -127,6 +136,34 @@ impl Runtime {
             }
         });
         if let Some((cluster, key)) = told {
+            self.poke(&cluster, &key);
+        }
+    }
+
+    /// A program's own opinion of its readiness, if nobody was asked to have another.
+    pub(crate) fn told(&self, ctx: &ProgramContext, so: Result<(), String>) {
+        let key = format!("{}/{}", ctx.namespace(), ctx.pod());
+        let mut runs = self.runs.lock();
+        let uid = runs.keys.get(ctx.cluster()).and_then(|k| k.get(key.as_str())).cloned();
+        let Some(pod) = uid.and_then(|u| runs.pods.get_mut(&u)) else { return };
+        let Some(c) = pod.containers.get_mut(ctx.container()) else { return };
+        // One that has been replaced has nothing to say any more.
+        let current = c.ctx.as_ref().is_some_and(|now| Arc::ptr_eq(&now.0, &ctx.0));
+        let Fact::Running { ready, .. } = &mut c.fact else { return };
+        if !current || !c.program.tells_when_ready() {
+            return;
+        }
+        let changed = std::mem::replace(ready, so.is_ok()) != so.is_ok();
+        let why = so.err();
+        let news = std::mem::replace(&mut c.unready, why.clone()) != why;
+        if let Some(why) = why.filter(|_| news) {
+            let message = format!("Readiness probe failed: {why}");
+            let field_path = Some(format!("spec.containers{{{}}}", ctx.container()));
+            pod.notes.push(Note { warning: true, reason: "Unhealthy", message, field_path });
+        }
+        let (cluster, key) = (pod.cluster.clone(), pod.key.clone());
+        drop(runs);
+        if changed || news {
             self.poke(&cluster, &key);
         }
     }

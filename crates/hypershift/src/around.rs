@@ -1,0 +1,60 @@
+//! What the operator must be told about the world around it.
+
+use crate::preflight::Preflight;
+use apis::hypershift::HostedCluster;
+use apis::hypershift::status::PayloadArch;
+use control_plane::scope::Release;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+/// A release, looked up.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    pub release: Release,
+    /// For which processors; unknown counts as Multi.
+    pub arch: Option<PayloadArch>,
+}
+
+/// Why there is no release. The texts are for users.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRelease {
+    /// There is none, or it is none, and asking again will not help.
+    #[error("{0}")]
+    Invalid(String),
+    /// Nobody could say.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+/// The management cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Management {
+    /// OpenShift picks user ids itself.
+    pub openshift: bool,
+    /// Minor version of its Kubernetes.
+    pub minor: u32,
+    /// It serves Routes.
+    pub routes: bool,
+}
+
+/// See the module.
+pub trait Surroundings: Send + Sync + 'static {
+    /// The release that an image is. `pull_secret` is a docker configuration.
+    fn release<'a>(
+        &'a self,
+        hc: &'a HostedCluster,
+        image: &'a str,
+        pull_secret: &'a [u8],
+    ) -> BoxFuture<'a, Result<Payload, NoRelease>>;
+
+    fn management(&self) -> Management;
+
+    /// Client id of the identity that reads vaults.
+    fn vault_reader(&self) -> String;
+
+    /// Where the operator itself lives: trusted CAs are copied from there, `supported-versions` is written there.
+    fn home(&self) -> String;
+
+    /// What Azure is asked before anything is made. None: nothing is asked, and conditions say so.
+    fn preflight(&self) -> Option<Arc<dyn Preflight>>;
+}

@@ -1,0 +1,287 @@
+//! Taking a cluster away: layers, one after another, each with a deadline and a way to force it.
+//!
+//! ```text
+//! pools ─> machines ─> operators ─> control plane ─> namespace ─> traces ─> grace ─> gone
+//! ```
+//!
+//! Where a deletion stands is read from what is still there, never remembered: an operator that restarts goes on where the
+//! last one stopped, and a deletion that begins in the middle of a creation begins at the first layer that has anything. A
+//! layer that takes longer than it should says what it waits for: the object, its finalizers, since when, and what to do.
+//!
+//! # Force
+//!
+//! The annotation [`FORCE`] on the HostedCluster names the layers whose finalizers are taken off without waiting:
+//! `machines`, `control-plane`, `namespace`, or `all`. What those finalizers would have cleaned up in Azure is then
+//! left to whoever forces; the condition says so.
+//!
+//! Two things are forced by themselves, because nobody could do anything else: machines whose deletion Azure has refused for
+//! ten minutes, and machines and control planes whose resource group is gone.
+
+mod blockers;
+mod duration;
+
+pub use blockers::finding;
+pub use duration::go_duration;
+
+use apis::names::finalizer::HYPERSHIFT;
+use jiff::{SignedDuration, Timestamp};
+
+/// See the module.
+pub const FORCE: &str = "hypershift.openshift.io/force-delete";
+
+/// True while a layer is overdue; False while deletion goes on as it should. Ours, documented with [`FORCE`].
+pub const DELETION_BLOCKED: &str = "DeletionBlocked";
+
+/// How long Azure may refuse before a machine is given up.
+pub const MACHINE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Where a deletion stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    Pools,
+    Machines,
+    Operators,
+    Plane,
+    Namespace,
+    Traces,
+    Grace,
+    Gone,
+}
+
+impl Layer {
+    /// How people call it; `force-delete` uses the same words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Layer::Pools => "node-pools",
+            Layer::Machines => "machines",
+            Layer::Operators => "operators",
+            Layer::Plane => "control-plane",
+            Layer::Namespace => "namespace",
+            Layer::Traces => "traces",
+            Layer::Grace => "grace-period",
+            Layer::Gone => "gone",
+        }
+    }
+
+    /// In reasons of conditions.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Layer::Pools => "NodePools",
+            Layer::Machines => "Machines",
+            Layer::Operators => "Operators",
+            Layer::Plane => "ControlPlane",
+            Layer::Namespace => "Namespace",
+            Layer::Traces | Layer::Gone => "Traces",
+            Layer::Grace => "GracePeriod",
+        }
+    }
+
+    /// How long it may take: nodes are drained, Azure deletes machines in minutes, the guest cleans its own resources
+    /// for up to ten.
+    pub fn patience(self) -> SignedDuration {
+        SignedDuration::from_mins(match self {
+            Layer::Pools => 30,
+            Layer::Machines => 20,
+            Layer::Plane => 15,
+            Layer::Namespace => 10,
+            Layer::Operators | Layer::Traces | Layer::Grace | Layer::Gone => 5,
+        })
+    }
+}
+
+/// An object that is still there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// `HostedControlPlane clusters-demo/demo`.
+    pub object: String,
+    pub name: String,
+    /// When its deletion began; nothing: it was not asked for yet.
+    pub since: Option<Timestamp>,
+    pub finalizers: Vec<String>,
+    /// What it says itself.
+    pub note: String,
+}
+
+/// A machine in Azure that is still there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    pub left: Left,
+    /// Azure has refused to delete it since then.
+    pub refused: Option<Timestamp>,
+}
+
+/// Whether the guest takes away what it made in Azure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cleanup {
+    /// Nobody asked for it, or there never was a guest.
+    #[default]
+    No,
+    Running,
+    /// Done, or the guest cannot be asked.
+    Over,
+}
+
+/// How long the guest may take.
+pub const CLEANUP_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Everything that is left of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Remains {
+    /// When the HostedCluster's deletion began.
+    pub began: Timestamp,
+    pub pools: Vec<Left>,
+    pub cluster: Option<Left>,
+    pub machines: Vec<Machine>,
+    /// Deployments that still hold their finalizer.
+    pub operators: Vec<Left>,
+    pub plane: Option<Left>,
+    pub cleanup: Cleanup,
+    pub namespace: Option<Left>,
+    pub keep_namespace: bool,
+    /// Rights and marks that are left outside of the namespace.
+    pub traces: bool,
+    /// Words of [`FORCE`].
+    pub force: Vec<String>,
+    /// The resource group is known to be gone, and everything in it.
+    pub group_gone: bool,
+    pub grace: Option<SignedDuration>,
+    /// Since when nothing but the grace period is left.
+    pub destroyed: Option<Timestamp>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    DeletePool(String),
+    DeleteCluster,
+    /// Take its finalizers off: Azure has nothing of it, or will not let go.
+    DropMachine(String),
+    DropCluster,
+    ReleaseOperator(String),
+    DeletePlane,
+    /// The guest has cleaned up, or had its time: our own finalizer goes.
+    ReleasePlane,
+    DropPlane,
+    DeleteNamespace,
+    /// Take finalizers off whatever is left in the namespace.
+    EmptyNamespace,
+    RemoveTraces,
+    Finish,
+}
+
+/// One step of a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub layer: Layer,
+    pub acts: Vec<Act>,
+    /// What is waited for.
+    pub blockers: Vec<Left>,
+    pub since: Timestamp,
+    pub overdue: bool,
+    pub forced: bool,
+    /// When to look again, if nothing happens.
+    pub again: Option<SignedDuration>,
+}
+
+/// The next step. Pure.
+pub fn step(r: &Remains, now: Timestamp) -> Step {
+    let forced =
+        |layer: Layer| r.force.iter().any(|w| matches!(w.as_str(), "all" | "true") || w == layer.word());
+    let (layer, acts, blockers) = next(r, now, &forced);
+    let since = blockers.iter().filter_map(|b| b.since).min().unwrap_or(r.began.max(now_or(r, layer, now)));
+    let due = since.checked_add(layer.patience()).unwrap_or(Timestamp::MAX);
+    let again = match layer {
+        Layer::Grace => {
+            r.grace.zip(r.destroyed).and_then(|(g, d)| d.checked_add(g).ok()).map(|t| t.duration_since(now))
+        }
+        Layer::Gone => None,
+        // Something is said when the deadline passes, whether or not anything happens; machines have one of their own.
+        _ => {
+            Some(due.duration_since(now).max(SignedDuration::from_secs(30)).min(SignedDuration::from_mins(1)))
+        }
+    };
+    Step { layer, acts, blockers, since, overdue: now >= due, forced: forced(layer), again }
+}
+
+/// A layer that has only just been reached began now.
+fn now_or(r: &Remains, layer: Layer, now: Timestamp) -> Timestamp {
+    match layer {
+        Layer::Grace => r.destroyed.unwrap_or(now),
+        _ => now,
+    }
+}
+
+fn next(r: &Remains, now: Timestamp, forced: &dyn Fn(Layer) -> bool) -> (Layer, Vec<Act>, Vec<Left>) {
+    if !r.pools.is_empty() {
+        let fresh = r.pools.iter().filter(|p| p.since.is_none());
+        return (Layer::Pools, fresh.map(|p| Act::DeletePool(p.name.clone())).collect(), r.pools.clone());
+    }
+    if let Some(cluster) = &r.cluster {
+        return machines(r, cluster, now, forced(Layer::Machines));
+    }
+    if !r.operators.is_empty() {
+        let acts = r.operators.iter().map(|o| Act::ReleaseOperator(o.name.clone())).collect();
+        return (Layer::Operators, acts, r.operators.clone());
+    }
+    if let Some(plane) = &r.plane {
+        let mut acts = Vec::new();
+        let overdue = plane.since.is_some_and(|s| now.duration_since(s) >= Layer::Plane.patience());
+        let held = plane.finalizers.iter().any(|f| f == HYPERSHIFT);
+        match plane.since {
+            None => acts.push(Act::DeletePlane),
+            Some(since)
+                if held
+                    && (r.cleanup != Cleanup::Running || now.duration_since(since) >= CLEANUP_PATIENCE) =>
+            {
+                acts.push(Act::ReleasePlane);
+            }
+            Some(_) => {}
+        }
+        if (forced(Layer::Plane) || (overdue && r.group_gone)) && !plane.finalizers.is_empty() {
+            acts.push(Act::DropPlane);
+        }
+        return (Layer::Plane, acts, vec![plane.clone()]);
+    }
+    if let Some(space) = r.namespace.as_ref().filter(|_| !r.keep_namespace) {
+        let mut acts = Vec::new();
+        if space.since.is_none() {
+            acts.push(Act::DeleteNamespace);
+        } else if forced(Layer::Namespace) {
+            acts.push(Act::EmptyNamespace);
+        }
+        return (Layer::Namespace, acts, vec![space.clone()]);
+    }
+    if r.traces {
+        return (Layer::Traces, vec![Act::RemoveTraces], Vec::new());
+    }
+    if let Some(grace) = r.grace {
+        let over = r.destroyed.is_some_and(|d| now.duration_since(d) >= grace);
+        if !over {
+            return (Layer::Grace, Vec::new(), Vec::new());
+        }
+    }
+    (Layer::Gone, vec![Act::Finish], Vec::new())
+}
+
+fn machines(r: &Remains, cluster: &Left, now: Timestamp, forced: bool) -> (Layer, Vec<Act>, Vec<Left>) {
+    let mut acts = Vec::new();
+    if cluster.since.is_none() {
+        acts.push(Act::DeleteCluster);
+    }
+    for m in r.machines.iter().filter(|m| !m.left.finalizers.is_empty()) {
+        let refused = m.refused.is_some_and(|t| now.duration_since(t) >= MACHINE_PATIENCE);
+        if m.left.since.is_some() && (forced || refused || r.group_gone) {
+            acts.push(Act::DropMachine(m.left.name.clone()));
+        }
+    }
+    if forced && cluster.since.is_some() && r.machines.is_empty() && !cluster.finalizers.is_empty() {
+        acts.push(Act::DropCluster);
+    }
+    let mut blockers: Vec<Left> = r.machines.iter().map(|m| m.left.clone()).collect();
+    blockers.push(cluster.clone());
+    (Layer::Machines, acts, blockers)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,168 @@
+use super::*;
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(minute * 60).unwrap()
+}
+
+fn left(name: &str, since: Option<i64>, finalizers: &[&str]) -> Left {
+    Left {
+        object: name.to_owned(),
+        name: name.to_owned(),
+        since: since.map(at),
+        finalizers: finalizers.iter().map(|f| (*f).to_owned()).collect(),
+        note: String::new(),
+    }
+}
+
+fn full() -> Remains {
+    Remains {
+        began: at(0),
+        pools: vec![left("pool", None, &["f"])],
+        cluster: Some(left("cluster", None, &["c"])),
+        machines: vec![Machine { left: left("m", None, &["m"]), refused: None }],
+        operators: vec![left("capi-provider", None, &["o"])],
+        plane: Some(left("plane", None, &["p"])),
+        namespace: Some(left("space", None, &[])),
+        traces: true,
+        ..Remains::default()
+    }
+}
+
+/// Does what a step says, as a world where everything goes away when asked would.
+fn obey(r: &mut Remains, step: &Step, now: Timestamp) {
+    for act in &step.acts {
+        match act {
+            Act::DeletePool(n) => r.pools.retain(|p| p.name != *n),
+            Act::DeleteCluster | Act::DropCluster => (r.cluster, r.machines) = (None, Vec::new()),
+            Act::DropMachine(n) => r.machines.retain(|m| m.left.name != *n),
+            Act::ReleaseOperator(n) => r.operators.retain(|o| o.name != *n),
+            Act::DeletePlane | Act::ReleasePlane | Act::DropPlane => r.plane = None,
+            Act::DeleteNamespace | Act::EmptyNamespace => r.namespace = None,
+            Act::RemoveTraces => r.traces = false,
+            Act::Finish => {}
+        }
+    }
+    if step.layer == Layer::Grace && r.destroyed.is_none() {
+        r.destroyed = Some(now);
+    }
+}
+
+#[test]
+fn layers_go_in_order_from_wherever_it_begins() {
+    // Every combination of what may be left.
+    for bits in 0..128_u32 {
+        let has = |i: u32| bits & (1 << i) != 0;
+        let mut r = full();
+        if !has(0) {
+            r.pools.clear();
+        }
+        if !has(1) {
+            (r.cluster, r.machines) = (None, Vec::new());
+        }
+        if !has(2) {
+            r.operators.clear();
+        }
+        if !has(3) {
+            r.plane = None;
+        }
+        if !has(4) {
+            r.namespace = None;
+        }
+        r.traces = has(5);
+        r.grace = has(6).then(|| SignedDuration::from_mins(1));
+        let mut seen = Vec::new();
+        for minute in 0..20 {
+            let s = step(&r, at(minute));
+            seen.push(s.layer);
+            if s.layer == Layer::Gone {
+                assert_eq!(s.acts, [Act::Finish]);
+                break;
+            }
+            assert!(!s.acts.is_empty() || s.layer == Layer::Grace, "{s:?}");
+            obey(&mut r, &s, at(minute));
+        }
+        assert_eq!(seen.last(), Some(&Layer::Gone), "{bits:b}: {seen:?}");
+        assert!(seen.is_sorted(), "{bits:b}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_layer_that_hangs_says_who_holds_it_since_when_and_what_to_do() {
+    let r = Remains {
+        plane: Some(left("HostedControlPlane a-b/b", Some(5), &["x/finalizer"])),
+        ..Remains::default()
+    };
+    let early = step(&r, at(19));
+    assert!(early.acts.is_empty() && !early.overdue);
+    assert_eq!(finding(&early, "a", "b").reason, "ControlPlaneDeleting");
+    let late = step(&r, at(20));
+    let f = finding(&late, "a", "b");
+    assert_eq!(
+        (f.status, f.reason.as_str()),
+        (reconcile::conditions::Status::True, "ControlPlaneDeadlineExceeded")
+    );
+    for part in [
+        "HostedControlPlane a-b/b",
+        "since 1970-01-01T00:05:00Z",
+        "held by x/finalizer",
+        "kubectl annotate hostedcluster -n a b --overwrite hypershift.openshift.io/force-delete=control-plane",
+    ] {
+        assert!(f.message.contains(part), "{part} is not in {}", f.message);
+    }
+}
+
+#[test]
+fn force_takes_finalizers_off_where_it_is_said_and_nowhere_else() {
+    let mut r = Remains { plane: Some(left("p", Some(0), &["f"])), ..Remains::default() };
+    r.force = vec!["machines".into()];
+    assert!(step(&r, at(1)).acts.is_empty());
+    r.force = vec!["control-plane".into()];
+    assert_eq!(step(&r, at(1)).acts, [Act::DropPlane]);
+    r.force = vec!["all".into()];
+    assert_eq!(step(&r, at(1)).acts, [Act::DropPlane]);
+}
+
+#[test]
+fn machines_that_azure_keeps_refusing_are_given_up_and_no_others() {
+    let machine = |name: &str, refused: Option<i64>| Machine {
+        left: left(name, Some(0), &["f"]),
+        refused: refused.map(at),
+    };
+    let mut r = Remains {
+        cluster: Some(left("cluster", Some(0), &["c"])),
+        machines: vec![machine("refused", Some(2)), machine("slow", None)],
+        ..Remains::default()
+    };
+    assert!(step(&r, at(11)).acts.is_empty());
+    assert_eq!(step(&r, at(12)).acts, [Act::DropMachine("refused".into())]);
+    r.group_gone = true;
+    assert_eq!(step(&r, at(1)).acts.len(), 2, "nothing of them can be left in Azure");
+}
+
+#[test]
+fn a_control_plane_in_a_group_that_is_gone_does_not_wedge() {
+    let r = Remains { plane: Some(left("p", Some(0), &["f"])), group_gone: true, ..Remains::default() };
+    assert!(step(&r, at(14)).acts.is_empty(), "the guest has its time");
+    assert_eq!(step(&r, at(15)).acts, [Act::DropPlane]);
+}
+
+#[test]
+fn the_grace_period_is_waited_for() {
+    let mut r = Remains { grace: Some(SignedDuration::from_mins(10)), ..Remains::default() };
+    assert_eq!(step(&r, at(0)).layer, Layer::Grace);
+    r.destroyed = Some(at(0));
+    let waits = step(&r, at(4));
+    assert_eq!((waits.layer, waits.again), (Layer::Grace, Some(SignedDuration::from_mins(6))));
+    assert_eq!(step(&r, at(10)).layer, Layer::Gone);
+}
+
+#[test]
+fn the_guest_has_its_time_to_clean_up_and_no_more() {
+    let mut r = Remains { plane: Some(left("p", Some(0), &[HYPERSHIFT])), ..Remains::default() };
+    assert_eq!(step(&r, at(1)).acts, [Act::ReleasePlane], "nobody asked it to");
+    r.cleanup = Cleanup::Running;
+    assert!(step(&r, at(9)).acts.is_empty());
+    assert_eq!(step(&r, at(10)).acts, [Act::ReleasePlane]);
+    r.cleanup = Cleanup::Over;
+    assert_eq!(step(&r, at(1)).acts, [Act::ReleasePlane]);
+}

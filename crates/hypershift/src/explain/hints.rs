@@ -1,0 +1,56 @@
+//! What to look at when a condition is not as it should be. Messages say what is wrong; this says where to go.
+
+use super::State;
+use crate::delete::DELETION_BLOCKED;
+use apis::conditions::{hosted_cluster as c, reason};
+
+/// Whether somebody has to do something about it.
+pub fn state(kind: &str, why: &str) -> State {
+    match kind {
+        c::SUPPORTED_HOSTED_CLUSTER
+        | c::VALID_CONFIGURATION
+        | c::VALID_RELEASE_IMAGE
+        | c::VALID_PROXY_CONFIGURATION
+        | c::PLATFORM_CREDENTIALS_FOUND
+        | c::VALID_HOSTED_CONTROL_PLANE_CONFIGURATION
+        | c::VALID_RELEASE_INFO
+        | c::VALID_AZURE_KMS_CONFIG
+        | c::VALID_IDP_CONFIGURATION
+        | c::RECONCILIATION_ACTIVE
+        | c::CLUSTER_VERSION_UPGRADEABLE
+        | DELETION_BLOCKED => State::Blocked,
+        c::PROGRESSING if why == reason::BLOCKED => State::Blocked,
+        _ => State::Waiting,
+    }
+}
+
+pub fn hint(kind: &str) -> &'static str {
+    match kind {
+        c::RECONCILIATION_ACTIVE => "remove spec.pausedUntil to go on",
+        c::VALID_CONFIGURATION | c::SUPPORTED_HOSTED_CLUSTER | c::VALID_PROXY_CONFIGURATION => {
+            "correct what the message names; the cluster goes on by itself"
+        }
+        c::VALID_RELEASE_IMAGE => "correct spec.release.image, or the pull secret",
+        c::PLATFORM_CREDENTIALS_FOUND => {
+            "give the identity its role (`zaffre create infra azure … --assign-identity-roles`), or correct its client id"
+        }
+        c::RECONCILIATION_SUCCEEDED => "it is tried again; the message says what was refused",
+        c::INFRASTRUCTURE_READY => {
+            "see the Services of the control plane's namespace: a load balancer must give an address"
+        }
+        c::ETCD_AVAILABLE => "see the pods and volumes of StatefulSet etcd",
+        c::KUBE_API_SERVER_AVAILABLE => "see the pods of Deployment kube-apiserver",
+        c::IGNITION_ENDPOINT_AVAILABLE => "see the pods of Deployment ignition-server",
+        c::AVAILABLE => "see what waits below",
+        c::CLUSTER_VERSION_AVAILABLE | c::CLUSTER_VERSION_PROGRESSING => {
+            "a cluster's version is complete when it has nodes: see the NodePools"
+        }
+        c::DATA_PLANE_CONNECTION_AVAILABLE | c::CONTROL_PLANE_CONNECTION_AVAILABLE => {
+            "needs nodes: see the NodePools and the konnectivity agents on them"
+        }
+        c::VALID_AZURE_KMS_CONFIG => {
+            "see that the key exists and the identity may encrypt and decrypt with it"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,41 @@
+//! The kinds that are read and written.
+
+use k8s_openapi::api as k8s;
+use reconcile::Kind;
+
+const GROUP: &str = "hypershift.openshift.io";
+const MACHINES: &str = "cluster.x-k8s.io";
+const AZURE_MACHINES: &str = "infrastructure.cluster.x-k8s.io";
+
+pub const CLUSTER: Kind = Kind::new(GROUP, "v1beta1", "HostedCluster", "hostedclusters");
+pub const PLANE: Kind = Kind::new(GROUP, "v1beta1", "HostedControlPlane", "hostedcontrolplanes");
+pub const POOL: Kind = Kind::new(GROUP, "v1beta1", "NodePool", "nodepools");
+pub const COMPONENT: Kind = Kind::new(GROUP, "v1beta1", "ControlPlaneComponent", "controlplanecomponents");
+pub const LINK: Kind = Kind::new(GROUP, "v1beta1", "AzurePrivateLinkService", "azureprivatelinkservices");
+pub const CAPI_CLUSTER: Kind = Kind::new(MACHINES, "v1beta1", "Cluster", "clusters");
+pub const MACHINE: Kind = Kind::new(MACHINES, "v1beta1", "Machine", "machines");
+pub const AZURE_CLUSTER: Kind = Kind::new(AZURE_MACHINES, "v1beta1", "AzureCluster", "azureclusters");
+pub const AZURE_IDENTITY: Kind =
+    Kind::new(AZURE_MACHINES, "v1beta1", "AzureClusterIdentity", "azureclusteridentities");
+pub const AZURE_MACHINE: Kind = Kind::new(AZURE_MACHINES, "v1beta1", "AzureMachine", "azuremachines");
+pub const PROVIDER_CLASS: Kind =
+    Kind::new("secrets-store.csi.x-k8s.io", "v1", "SecretProviderClass", "secretproviderclasses");
+pub const POD_MONITOR: Kind = Kind::new("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors");
+
+pub const NAMESPACE: Kind = Kind::of_cluster::<k8s::core::v1::Namespace>();
+pub const SECRET: Kind = Kind::of::<k8s::core::v1::Secret>();
+pub const CONFIG_MAP: Kind = Kind::of::<k8s::core::v1::ConfigMap>();
+pub const DEPLOYMENT: Kind = Kind::of::<k8s::apps::v1::Deployment>();
+pub const CLUSTER_ROLE: Kind = Kind::of_cluster::<k8s::rbac::v1::ClusterRole>();
+pub const CLUSTER_ROLE_BINDING: Kind = Kind::of_cluster::<k8s::rbac::v1::ClusterRoleBinding>();
+
+/// What a component brings with it.
+pub const ACCESS: [Kind; 3] = [
+    Kind::of::<k8s::core::v1::ServiceAccount>(),
+    Kind::of::<k8s::rbac::v1::Role>(),
+    Kind::of::<k8s::rbac::v1::RoleBinding>(),
+];
+
+/// Kinds of others that are written where the management cluster serves them.
+pub const SERVED: [Kind; 6] =
+    [CAPI_CLUSTER, AZURE_CLUSTER, AZURE_IDENTITY, PROVIDER_CLASS, POD_MONITOR, PLANE];

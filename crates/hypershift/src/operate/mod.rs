@@ -1,0 +1,437 @@
+//! The controller: looks, plans, applies, and says how things stand.
+//!
+//! A pass reads views and what was fetched before, decides in pure functions, and writes what differs; then it writes the
+//! status, once. What a cluster lacks keeps it from being begun; what a cluster that runs comes to lack keeps it as it
+//! is. Everything a pass waits for is told by a watch, but Azure and registries, which are asked again.
+
+mod aside;
+mod fetch;
+mod releases;
+mod remove;
+mod uids;
+mod views;
+mod watches;
+
+pub use views::Views;
+pub use watches::{MANAGER, Setup, start, start_with};
+
+use crate::around::{NoRelease, Payload, Surroundings};
+use crate::inputs::{self, Found, Input, Purpose};
+use crate::plan::{self, Objects, Plan, project};
+use crate::preflight::{Asked, Verdict, Verdicts};
+use crate::status::{self, Seen};
+use crate::validate::release::Gate;
+use crate::validate::{Problem, configuration};
+use crate::{kinds, naming, validate};
+use apis::conditions::{hosted_cluster as condition, reason};
+use apis::hypershift::HostedCluster;
+use clock::{Random, SharedClock};
+use control_plane::facts::Around;
+use control_plane::scope::Release;
+use fetch::Fetch;
+use futures::future::BoxFuture;
+use jiff::SignedDuration;
+use kube::core::DynamicObject;
+use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
+use releases::Releases;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+pub use uids::Uids;
+
+/// The one key that is no cluster: what this operator says of itself.
+const SUPPORTED: &str = crate::supported::NAME;
+
+/// Keeps hosted clusters as their objects say.
+pub struct Operator {
+    pub views: Views,
+    applier: Applier,
+    clock: SharedClock,
+    random: Random,
+    around: Arc<dyn Surroundings>,
+    served: BTreeSet<String>,
+    fetch: Fetch,
+    uids: Uids,
+    releases: Releases,
+    verdicts: Verdicts,
+    groups: remove::Groups,
+}
+
+impl Controller for Operator {
+    fn name(&self) -> &'static str {
+        "hosted-cluster"
+    }
+
+    fn reconcile<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Outcome, Failure>> {
+        Box::pin(self.run(key))
+    }
+}
+
+/// What a pass has looked at.
+struct Look {
+    seen: Arc<DynamicObject>,
+    hc: HostedCluster,
+    namespace: String,
+    plane: Option<Arc<DynamicObject>>,
+    inputs: Vec<Input>,
+    found: Found,
+    problems: Vec<Problem>,
+    /// The release that the spec names.
+    release: Option<Arc<Result<Payload, NoRelease>>>,
+    gate: Gate,
+    pause: Result<Pause, String>,
+    verdict: Option<Arc<Verdict>>,
+    again: Option<SignedDuration>,
+}
+
+fn sooner(a: Option<SignedDuration>, b: Option<SignedDuration>) -> Option<SignedDuration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Operator {
+    async fn run(&self, key: &str) -> Result<Outcome, Failure> {
+        if key == SUPPORTED {
+            return self.supported().await;
+        }
+        let (namespace, name) = split(key);
+        let Some(seen) = self.views.clusters.get(namespace, name) else {
+            self.forget(key);
+            return Ok(Outcome::Done);
+        };
+        let hc: HostedCluster = serde_json::from_value(serde_json::to_value(&*seen)?)?;
+        if seen.metadata.deletion_timestamp.is_some() {
+            return self.remove(&seen, &hc).await;
+        }
+        let pause = Pause::read(hc.spec.paused_until.as_deref(), self.clock.now());
+        if matches!(pause, Ok(Pause::Until(_) | Pause::Forever)) {
+            return self.paused(&seen, &hc, &pause).await;
+        }
+        if self.prepare(&seen, &hc).await? {
+            // The change wakes us.
+            return Ok(Outcome::Done);
+        }
+        let look = self.look(seen, hc, pause).await?;
+        let worked = match self.blocked(&look) {
+            true => Ok(Vec::new()),
+            false => self.work(&look).await,
+        };
+        let back = self.back(&look).await;
+        let error = match (&worked, &back) {
+            (Err(e), _) | (_, Err(e)) => Some(chain(&**e).to_string()),
+            (Ok(troubles), Ok(_)) if !troubles.is_empty() => Some(troubles.join("; ")),
+            _ => None,
+        };
+        let status = self.report(&look, back.as_ref().copied().unwrap_or_default(), error.as_deref()).await?;
+        self.first_available(&look, &status).await?;
+        worked?;
+        back?;
+        Ok(self.outcome(&look, &status))
+    }
+
+    async fn supported(&self) -> Result<Outcome, Failure> {
+        let home = self.around.home();
+        if home.is_empty() || self.views.spaces.get("", &home).is_none() {
+            return Ok(Outcome::Done);
+        }
+        let object = crate::supported::config_map(&home, env!("CARGO_PKG_VERSION"));
+        self.applier.apply(&self.applier.desired(object)?).await?;
+        Ok(Outcome::Done)
+    }
+
+    fn forget(&self, key: &str) {
+        self.verdicts.forget(key);
+        self.groups.forget(key);
+        self.fetch.tidy(&self.views);
+    }
+
+    /// Everything that decides, looked at.
+    async fn look(
+        &self,
+        seen: Arc<DynamicObject>,
+        hc: HostedCluster,
+        pause: Result<Pause, String>,
+    ) -> Result<Look, Failure> {
+        let now = self.clock.now();
+        let namespace = naming::namespace(&hc);
+        let plane = self.views.planes.get(&namespace, naming::name(&hc));
+        let inputs = inputs::of(&hc);
+        let found = self.fetch.all(&self.views, naming::home(&hc), &inputs).await?;
+        let tenant = self.tenant(&hc, &namespace);
+        let mut problems: Vec<Problem> = configuration::problems(&hc, &self.around.management(), &tenant)
+            .into_iter()
+            .map(Problem::configuration)
+            .collect();
+        problems.extend(configuration::unsupported(&hc).map(|message| Problem {
+            condition: condition::SUPPORTED_HOSTED_CLUSTER,
+            reason: "UnsupportedHostedCluster",
+            message,
+        }));
+        problems.extend(validate::inputs::problems(&hc, &inputs, &found));
+        let mut look = Look {
+            seen,
+            hc,
+            namespace,
+            plane,
+            inputs,
+            found,
+            problems,
+            release: None,
+            gate: Gate::Open,
+            pause,
+            verdict: None,
+            again: None,
+        };
+        self.look_at_release(&mut look, now).await;
+        self.look_at_azure(&mut look, now).await;
+        Ok(look)
+    }
+
+    /// Who has the namespace.
+    fn tenant(&self, hc: &HostedCluster, namespace: &str) -> configuration::Tenant {
+        let other = self.views.spaces.get("", namespace).and_then(|s| s.cluster.clone());
+        match other.filter(|key| *key != naming::key(hc)) {
+            Some(key) => configuration::Tenant::Other(key),
+            None => configuration::Tenant::Free,
+        }
+    }
+
+    fn pull_secret<'a>(&self, look: &'a Look) -> Option<&'a [u8]> {
+        let input = look.inputs.iter().find(|i| i.purpose == Purpose::PullSecret)?;
+        look.found.get(input)?.data.get(".dockerconfigjson").map(Vec::as_slice)
+    }
+
+    async fn look_at_release(&self, look: &mut Look, now: jiff::Timestamp) {
+        let Some(pull_secret) = self.pull_secret(look).map(<[u8]>::to_vec) else { return };
+        let image = look.hc.spec.release.image.clone();
+        let (answer, again) = self.releases.get(&*self.around, &look.hc, &image, &pull_secret, now).await;
+        look.again = sooner(look.again, again);
+        match &*answer {
+            Ok(payload) => {
+                let running = status::running(&look.seen.data["status"]);
+                look.problems.extend(validate::release::problems(&look.hc, payload, running.as_ref()));
+                if let Ok(wanted) = payload.release.version.parse() {
+                    let blocked = look.plane.as_ref().and_then(|p| not_upgradeable(p));
+                    look.gate =
+                        validate::release::gate(&look.hc, &wanted, running.as_ref(), blocked.as_deref());
+                }
+            }
+            Err(why) => look.problems.extend(validate::release::absent(&look.hc, why)),
+        }
+        look.release = Some(answer);
+    }
+
+    /// Azure is asked only about what could be right otherwise.
+    async fn look_at_azure(&self, look: &mut Look, now: jiff::Timestamp) {
+        let (Some(azure), Some(asked)) = (self.around.preflight(), Asked::of(&look.hc)) else { return };
+        if look.plane.is_none() && !look.problems.is_empty() {
+            return;
+        }
+        let key = naming::key(&look.hc);
+        let (verdict, again) = self.verdicts.get(&key, asked, &*azure, now).await;
+        look.again = sooner(look.again, Some(again));
+        let wrong = verdict.places.iter().cloned().map(Problem::configuration);
+        look.problems.extend(wrong);
+        look.verdict = Some(verdict);
+    }
+
+    /// Whether nothing may be applied. A cluster that runs is stopped by what it says of itself, never by what Azure says.
+    fn blocked(&self, look: &Look) -> bool {
+        let Some(Ok(_)) = look.release.as_deref() else { return true };
+        if look.plane.is_none() {
+            return !look.problems.is_empty() || look.verdict.as_ref().is_some_and(|v| !v.good());
+        }
+        let places = look.verdict.as_ref().map(|v| v.places.as_slice()).unwrap_or_default();
+        look.problems.iter().any(|p| p.reason != reason::SECRET_NOT_FOUND && !places.contains(&p.message))
+    }
+
+    /// Makes everything as it should be; says what could not be rendered.
+    async fn work(&self, look: &Look) -> Result<Vec<String>, Failure> {
+        let hc = &look.hc;
+        if look.plane.as_ref().is_some_and(|p| p.metadata.deletion_timestamp.is_some()) {
+            return Ok(vec![going(look)]);
+        }
+        // A closed gate keeps the cluster at what it runs.
+        let image = match (&look.gate, &look.plane) {
+            (Gate::Closed(_), Some(p)) => p.data["spec"]["releaseImage"].as_str().unwrap_or_default(),
+            _ => hc.spec.release.image.as_str(),
+        };
+        let pull_secret = self.pull_secret(look).unwrap_or_default();
+        let (answer, _) = self.releases.get(&*self.around, hc, image, pull_secret, self.clock.now()).await;
+        let payload = answer.as_ref().as_ref().map_err(|e| e.to_string())?;
+        let pools = self.views.pools_of(naming::home(hc), naming::name(hc));
+        let autoscaled = pools.iter().any(|p| p.autoscales);
+        let projection = project::plane(hc, image, autoscaled)?;
+        let management = self.around.management();
+        let uid = match management.openshift {
+            true => None,
+            false => Some(self.uids.of(&self.views, &look.namespace)?),
+        };
+        let around = Around {
+            // As the control plane will name it, whatever it was resolved to.
+            release: Release { image: image.to_owned(), ..payload.release.clone() },
+            management: control_plane::scope::Management {
+                openshift: management.openshift,
+                uid,
+                minor: management.minor,
+            },
+            given: Default::default(),
+            vault_reader: self.around.vault_reader(),
+        };
+        let scope = plan::scope(hc, &projection, &around)?;
+        let status = look.plane.as_ref().map_or(&Value::Null, |p| &p.data["status"]);
+        let objects = Plan {
+            hc,
+            inputs: &look.inputs,
+            found: &look.found,
+            scope: &scope,
+            plane: projection,
+            endpoint: &status["controlPlaneEndpoint"],
+            uid,
+            machines: self.machines(look, status),
+            materials: &self.materials(look).await?,
+        }
+        .objects();
+        self.apply(look, objects).await
+    }
+
+    /// Machines are managed from when the guest's API first answers.
+    fn machines(&self, look: &Look, status: &Value) -> bool {
+        let answers =
+            reconcile::conditions::Conditions::of(status).is_true(condition::KUBE_API_SERVER_AVAILABLE);
+        answers || status["initialized"] == true || self.views.rollout(&look.namespace, "capi-provider").there
+    }
+
+    async fn apply(&self, look: &Look, objects: Objects) -> Result<Vec<String>, Failure> {
+        let mut kept = Vec::new();
+        self.apply_stage(objects.namespace, &mut kept).await?;
+        self.once(look).await?;
+        self.apply_stage(objects.inputs, &mut kept).await?;
+        self.apply_stage(objects.core, &mut Vec::new()).await?;
+        self.apply_stage(objects.operators, &mut Vec::new()).await?;
+        self.prune_copies(look, &kept).await?;
+        self.mark_originals(look).await?;
+        self.azure_ready(look).await?;
+        Ok(objects.troubles)
+    }
+
+    async fn apply_stage(
+        &self,
+        objects: Vec<Value>,
+        kept: &mut Vec<reconcile::ObjectRef>,
+    ) -> Result<(), Failure> {
+        let mut desired = Vec::with_capacity(objects.len());
+        for object in objects.into_iter().filter(|o| self.serves(o)) {
+            let d = self.applier.desired(object)?;
+            kept.push(d.at().clone());
+            desired.push(d);
+        }
+        self.applier.apply_all(&desired).await.into_result()?;
+        Ok(())
+    }
+
+    fn serves(&self, object: &Value) -> bool {
+        let group = object["apiVersion"].as_str().and_then(|v| v.split_once('/')).map_or("", |(g, _)| g);
+        let builtin = !group.contains('.') || (group.ends_with(".k8s.io") && !group.contains(".x-k8s."));
+        builtin || self.served.contains(&format!("{group}/{}", object["kind"].as_str().unwrap_or_default()))
+    }
+
+    /// Writes the status and says what it is now.
+    async fn report(&self, look: &Look, back: [bool; 3], error: Option<&str>) -> Result<Value, Failure> {
+        let links = self.views.links.within(&look.namespace);
+        let report = Seen {
+            hc: &look.hc,
+            plane: look.plane.as_deref(),
+            links: &links,
+            problems: &look.problems,
+            release: look.release.as_deref(),
+            gate: &look.gate,
+            pause: &look.pause,
+            verdict: look.verdict.as_deref(),
+            ignition: self.views.rollout(&look.namespace, "ignition-server"),
+            error,
+            back,
+        };
+        let now = self.clock.now();
+        let at = kinds::CLUSTER.at(naming::home(&look.hc), naming::name(&look.hc));
+        self.applier.status(&at, &look.seen, |o| status::status(o, &report, now)).await?;
+        Ok(status::status(&look.seen, &report, now))
+    }
+
+    fn outcome(&self, look: &Look, status: &Value) -> Outcome {
+        let now = self.clock.now();
+        let mut on: Vec<Waiting> = look
+            .problems
+            .iter()
+            .map(|p| Waiting::new(format!("{} to be True", p.condition), p.message.clone(), now))
+            .collect();
+        if let Some(v) = &look.verdict {
+            let open = v.identities.iter().chain(&v.unknown);
+            on.extend(open.map(|m| Waiting::new("Azure identities", m.clone(), now)));
+        }
+        if let Some(Err(NoRelease::Unreachable(why))) = look.release.as_deref() {
+            on.push(Waiting::new("the release's registry", why.clone(), now));
+        }
+        let conditions = reconcile::conditions::Conditions::of(status);
+        if on.is_empty() && !conditions.is_true(condition::AVAILABLE) {
+            let message = conditions.get(condition::AVAILABLE).map(|c| c.message.clone()).unwrap_or_default();
+            let at =
+                format!("HostedControlPlane {}/{} to be available", look.namespace, naming::name(&look.hc));
+            on.push(Waiting::new(at, message, now));
+        }
+        match (on.is_empty(), look.again) {
+            (true, None) => Outcome::Done,
+            (true, Some(again)) => Outcome::After(again),
+            (false, again) => Outcome::Waiting { on, again },
+        }
+    }
+}
+
+/// Somebody deleted the control plane and not the cluster: it is held, because its end would be that of its keys.
+fn going(look: &Look) -> String {
+    let at = format!("{}/{}", look.namespace, naming::name(&look.hc));
+    format!(
+        "HostedControlPlane {at} is being deleted, and its HostedCluster is not: it is held by its finalizer {} and runs on, but is not looked after any more; delete the HostedCluster, or remove that finalizer to have the control plane made anew (with new certificates, on the same etcd volumes)",
+        apis::names::finalizer::HYPERSHIFT
+    )
+}
+
+/// Why the guest is not ready for another minor, if it says so.
+fn not_upgradeable(plane: &DynamicObject) -> Option<String> {
+    let conditions = reconcile::conditions::Conditions::of(&plane.data["status"]);
+    let found = conditions.get(condition::CLUSTER_VERSION_UPGRADEABLE)?;
+    (found.status == reconcile::conditions::Status::False).then(|| {
+        let said = if found.message.is_empty() { &found.reason } else { &found.message };
+        said.clone()
+    })
+}
+
+/// A merge patch that only holds for the object as it was seen.
+fn bound(seen: &DynamicObject, mut patch: Value) -> Value {
+    patch["metadata"]["resourceVersion"] = json!(seen.metadata.resource_version);
+    patch["metadata"]["uid"] = json!(seen.metadata.uid);
+    patch
+}
+
+impl Operator {
+    /// What [`crate::explain`] needs, from views and from what this controller waits for.
+    pub fn facts(
+        &self,
+        handle: &reconcile::Handle,
+        namespace: &str,
+        name: &str,
+    ) -> Option<crate::explain::Facts> {
+        let cluster = self.views.clusters.get(namespace, name)?;
+        let inside = apis::naming::control_plane_namespace(namespace, name);
+        let value = |o: &DynamicObject| serde_json::to_value(o).unwrap_or_default();
+        let explained = handle.explain(&format!("{namespace}/{name}"));
+        Some(crate::explain::Facts {
+            cluster: value(&cluster),
+            plane: self.views.planes.get(&inside, name).map(|o| value(&o)),
+            waiting: explained.waiting,
+            ..crate::explain::Facts::default()
+        })
+    }
+}

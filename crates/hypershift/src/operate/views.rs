@@ -1,0 +1,210 @@
+//! What the controller reads without asking.
+
+use crate::inputs::{self, Sort};
+use apis::hypershift::HostedCluster;
+use apis::names::{annotation, label};
+use control_plane::operate::Rollout;
+use kube::core::{DynamicObject, ObjectMeta};
+use reconcile::{Keys, View};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Secrets of a control plane that are read: what goes back to users, and what machines mount.
+pub const READ: [&str; 4] =
+    ["admin-kubeconfig", "custom-admin-kubeconfig", "kubeadmin-password", "service-network-admin-kubeconfig"];
+
+/// Deployments of a control plane that are looked at.
+const LOOKED_AT: [&str; 4] = ["control-plane-operator", "cluster-api", "capi-provider", "ignition-server"];
+
+/// What is kept of a NodePool.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    pub name: String,
+    pub cluster: String,
+    pub autoscales: bool,
+    pub deleting: Option<jiff::Timestamp>,
+    pub finalizers: Vec<String>,
+}
+
+/// What is kept of a namespace.
+#[derive(Clone, Debug)]
+pub struct Space {
+    pub uid: Option<i64>,
+    /// `namespace/name` of its HostedCluster.
+    pub cluster: Option<String>,
+    pub deleting: Option<jiff::Timestamp>,
+    /// What the namespace controller says is left in it.
+    pub left: String,
+}
+
+/// What is kept of a Secret or ConfigMap: which version of it there is, not what it holds.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    pub name: String,
+    pub version: String,
+    /// Clusters that are marked on it.
+    pub clusters: Vec<String>,
+}
+
+/// What is kept of a Deployment.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    pub object: DynamicObject,
+    pub rollout: Rollout,
+}
+
+/// Names that a cluster refers to.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    key: String,
+    names: BTreeSet<(Sort, String)>,
+}
+
+/// All views.
+pub struct Views {
+    pub clusters: Arc<View<DynamicObject>>,
+    pub names: Arc<View<Names>>,
+    pub planes: Arc<View<DynamicObject>>,
+    pub pools: Arc<View<Pool>>,
+    pub links: Arc<View<DynamicObject>>,
+    pub spaces: Arc<View<Space>>,
+    pub secrets: Arc<View<Mark>>,
+    pub config_maps: Arc<View<Mark>>,
+    pub deployments: Arc<View<Workload>>,
+    pub capi: Arc<View<DynamicObject>>,
+    pub azure: Arc<View<DynamicObject>>,
+    pub machines: Arc<View<DynamicObject>>,
+    /// Rights outside of namespaces that some control plane has.
+    pub roles: Arc<View<()>>,
+}
+
+fn text(o: &ObjectMeta, key: &str) -> Option<String> {
+    o.annotations.as_ref()?.get(key).cloned()
+}
+
+fn space(o: &DynamicObject) -> Option<Space> {
+    let left = o.data["status"]["conditions"].as_array().into_iter().flatten();
+    let left = left.filter(|c| c["status"] == "True" && c["type"] != "NamespaceDeletionDiscoveryFailure");
+    let left: Vec<&str> = left.filter_map(|c| c["message"].as_str()).collect();
+    Some(Space {
+        uid: text(&o.metadata, crate::plan::namespace::UID).and_then(|u| u.parse().ok()),
+        cluster: text(&o.metadata, annotation::HOSTED_CLUSTER),
+        deleting: o.metadata.deletion_timestamp.as_ref().map(|t| t.0),
+        left: left.join("; "),
+    })
+}
+
+fn pool(o: &DynamicObject) -> Option<Pool> {
+    Some(Pool {
+        name: o.metadata.name.clone()?,
+        cluster: o.data["spec"]["clusterName"].as_str()?.to_owned(),
+        autoscales: !o.data["spec"]["autoScaling"].is_null(),
+        deleting: o.metadata.deletion_timestamp.as_ref().map(|t| t.0),
+        finalizers: o.metadata.finalizers.clone().unwrap_or_default(),
+    })
+}
+
+fn mark(o: &DynamicObject) -> Option<Mark> {
+    let m = &o.metadata;
+    let of_plane = m.labels.as_ref().is_some_and(|l| l.contains_key(label::HOSTED_CONTROL_PLANE));
+    if of_plane && !READ.contains(&m.name.as_deref()?) {
+        return None;
+    }
+    let prefix = inputs::mark("");
+    let clusters = m.annotations.iter().flatten().filter_map(|(k, _)| k.strip_prefix(&prefix));
+    let clusters = clusters.map(str::to_owned).collect();
+    Some(Mark { name: m.name.clone()?, version: m.resource_version.clone().unwrap_or_default(), clusters })
+}
+
+fn workload(o: &DynamicObject) -> Option<Workload> {
+    let name = o.metadata.name.as_deref()?;
+    if !LOOKED_AT.contains(&name) {
+        return None;
+    }
+    let m = &o.metadata;
+    let rollout = Rollout::of("Deployment", m.generation.unwrap_or(0), m.annotations.as_ref(), &o.data);
+    let mut object =
+        DynamicObject { types: o.types.clone(), metadata: m.clone(), data: serde_json::Value::Null };
+    object.metadata.managed_fields = None;
+    Some(Workload { object, rollout })
+}
+
+fn role(o: &DynamicObject) -> Option<()> {
+    o.metadata.labels.as_ref()?.get(crate::plan::access::OWNER_LABEL).map(|_| ())
+}
+
+fn names(o: &DynamicObject) -> Option<Names> {
+    let hc: HostedCluster = serde_json::from_value(serde_json::to_value(o).ok()?).ok()?;
+    let names = inputs::of(&hc).into_iter().map(|i| (i.sort, i.name)).collect();
+    Some(Names { key: crate::naming::key(&hc), names })
+}
+
+impl Views {
+    pub fn new() -> Views {
+        Views {
+            clusters: View::whole(),
+            names: View::new(names),
+            planes: View::whole(),
+            pools: View::new(pool),
+            links: View::whole(),
+            spaces: View::new(space),
+            secrets: View::new(mark),
+            config_maps: View::new(mark),
+            deployments: View::new(workload),
+            capi: View::whole(),
+            azure: View::whole(),
+            machines: View::whole(),
+            roles: View::new(role),
+        }
+    }
+
+    /// Pools of a cluster.
+    pub fn pools_of(&self, namespace: &str, cluster: &str) -> Vec<Arc<Pool>> {
+        self.pools.within(namespace).into_iter().filter(|p| p.cluster == cluster).collect()
+    }
+
+    pub fn mark(&self, sort: Sort, namespace: &str, name: &str) -> Option<Arc<Mark>> {
+        match sort {
+            Sort::Secret => self.secrets.get(namespace, name),
+            Sort::ConfigMap => self.config_maps.get(namespace, name),
+        }
+    }
+
+    /// Everything in a namespace that is marked as used by a cluster.
+    pub fn marked(&self, namespace: &str, cluster: &str) -> Vec<(Sort, String)> {
+        let of = |sort: Sort, view: &View<Mark>| -> Vec<(Sort, String)> {
+            let all = view.within(namespace).into_iter();
+            all.filter(|m| m.clusters.iter().any(|c| c == cluster)).map(|m| (sort, m.name.clone())).collect()
+        };
+        let mut all = of(Sort::Secret, &self.secrets);
+        all.extend(of(Sort::ConfigMap, &self.config_maps));
+        all
+    }
+
+    pub fn rollout(&self, namespace: &str, name: &str) -> Rollout {
+        self.deployments.get(namespace, name).map(|w| w.rollout.clone()).unwrap_or_default()
+    }
+}
+
+/// The clusters that a Secret or ConfigMap concerns.
+pub fn concerned(
+    o: &DynamicObject,
+    sort: Sort,
+    names: &View<Names>,
+    planes: &View<DynamicObject>,
+    keys: &mut Keys,
+) {
+    keys.annotated(o, annotation::HOSTED_CLUSTER);
+    let m = &o.metadata;
+    let (namespace, name) =
+        (m.namespace.as_deref().unwrap_or_default(), m.name.as_deref().unwrap_or_default());
+    if sort == Sort::Secret && READ.contains(&name) {
+        for plane in planes.within(namespace) {
+            keys.annotated(&plane, annotation::HOSTED_CLUSTER);
+        }
+    }
+    let wanted = (sort, name.to_owned());
+    for n in names.within(namespace).iter().filter(|n| n.names.contains(&wanted)) {
+        keys.push(n.key.as_str());
+    }
+}

@@ -1,0 +1,152 @@
+//! Which kinds are watched, and whom they wake.
+
+use super::fetch::Fetch;
+use super::views::{Views, concerned};
+use super::{Operator, Uids};
+use crate::around::Surroundings;
+use crate::inputs::Sort;
+use crate::kinds;
+use apis::names::annotation;
+use clock::{Random, SharedClock};
+use kube::Client;
+use kube::core::{DynamicObject, Expression};
+use reconcile::{Applier, Handle, Keys, Kind, Kinds, Ledger, Metrics, Options, Runtime, Sink, Watch};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Our name in managedFields.
+pub const MANAGER: &str = "hypershift-operator";
+
+/// The key of the cluster that an object says it belongs to.
+fn owner(o: &DynamicObject, keys: &mut Keys) {
+    keys.annotated(o, annotation::HOSTED_CLUSTER);
+}
+
+/// Sets the operator up in a runtime: its controller, and everything it watches. `served` are the kinds
+/// (`group/Kind`) that the management cluster serves beyond the built-in ones.
+pub fn start(
+    runtime: &mut Runtime,
+    client: &Client,
+    served: BTreeSet<String>,
+    clock: SharedClock,
+    random: &Random,
+    around: Arc<dyn Surroundings>,
+    metrics: &Metrics,
+) -> (Handle, Arc<Operator>) {
+    let setup = Setup { served, clock, random, around, metrics, options: Options::default() };
+    start_with(runtime, client, setup)
+}
+
+/// What an operator is set up with.
+pub struct Setup<'a> {
+    pub served: BTreeSet<String>,
+    pub clock: SharedClock,
+    pub random: &'a Random,
+    pub around: Arc<dyn Surroundings>,
+    pub metrics: &'a Metrics,
+    pub options: Options,
+}
+
+/// The same, with how often and how many at once.
+pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (Handle, Arc<Operator>) {
+    let Setup { served, clock, random, around, metrics, options } = setup;
+    let known = Kinds::builtin().with(kinds::SERVED).with([kinds::CLUSTER]);
+    let ledger = Ledger::new(MANAGER, random);
+    let applier = Applier::new(client.clone(), Arc::new(known), ledger.clone()).with_metrics(metrics);
+    let views = Views::new();
+    let sinks: Vec<(Kind, Option<Arc<dyn Sink>>)> = vec![
+        (kinds::PLANE, Some(views.planes.clone())),
+        (kinds::NAMESPACE, Some(views.spaces.clone())),
+        (kinds::CAPI_CLUSTER, Some(views.capi.clone())),
+        (kinds::AZURE_CLUSTER, Some(views.azure.clone())),
+        (kinds::AZURE_IDENTITY, None),
+        (kinds::PROVIDER_CLASS, None),
+        (kinds::POD_MONITOR, None),
+        (kinds::CLUSTER_ROLE, Some(views.roles.clone())),
+        (kinds::CLUSTER_ROLE_BINDING, None),
+    ];
+    let operator = Arc::new(Operator {
+        fetch: Fetch::new(client.clone()),
+        views,
+        applier,
+        clock,
+        random: random.clone(),
+        around,
+        served,
+        uids: Uids::default(),
+        releases: Default::default(),
+        verdicts: Default::default(),
+        groups: Default::default(),
+    });
+    let views = &operator.views;
+    let handle = runtime.controller(operator.clone(), options);
+    let itself = handle.keys(|o, keys| keys.itself(o));
+    let clusters = Watch::whole(client, &kinds::CLUSTER).into_sink(views.clusters.clone());
+    runtime.watch(clusters.into_sink(views.names.clone()).wakes(itself));
+    for (kind, sink) in sinks {
+        let mut watch = Watch::whole(client, &kind).optional().into_sink(ledger.clone());
+        if let Some(sink) = sink {
+            watch = watch.into_sink(sink);
+        }
+        // The operator's own namespace matters to nobody but itself.
+        let home = operator.around.home();
+        let namespaces = kind == kinds::NAMESPACE;
+        runtime.watch(watch.wakes(handle.keys(move |o, keys| {
+            owner(o, keys);
+            if namespaces && o.metadata.name.as_deref() == Some(home.as_str()) {
+                keys.push(super::SUPPORTED);
+            }
+        })));
+    }
+    // Of pods' company only what is ours travels, and only what is said of it where that is enough.
+    let ours = || Expression::Exists(apis::names::label::HOSTED_CONTROL_PLANE.to_owned());
+    for (kind, sink) in [(kinds::DEPLOYMENT, Some(views.deployments.clone() as Arc<dyn Sink>))]
+        .into_iter()
+        .chain(kinds::ACCESS.map(|k| (k, None)))
+    {
+        let mut watch = Watch::whole(client, &kind).labels(ours()).into_sink(ledger.clone());
+        let named = sink.is_some();
+        if let Some(sink) = sink {
+            watch = watch.into_sink(sink);
+        }
+        let planes = views.planes.clone();
+        runtime.watch(watch.wakes(handle.keys(move |o, keys| {
+            owner(o, keys);
+            // The ignition server is the control plane's; who looks at it is the cluster.
+            if named && o.metadata.name.as_deref() == Some("ignition-server") {
+                for plane in planes.within(o.metadata.namespace.as_deref().unwrap_or_default()) {
+                    owner(&plane, keys);
+                }
+            }
+        })));
+    }
+    for (kind, sort) in [(kinds::SECRET, Sort::Secret), (kinds::CONFIG_MAP, Sort::ConfigMap)] {
+        let sink = match sort {
+            Sort::Secret => views.secrets.clone(),
+            Sort::ConfigMap => views.config_maps.clone(),
+        };
+        let (names, planes) = (views.names.clone(), views.planes.clone());
+        let wakes = handle.keys(move |o, keys| {
+            concerned(o, sort, &names, &planes, keys);
+            if sort == Sort::ConfigMap && o.metadata.name.as_deref() == Some(super::SUPPORTED) {
+                keys.push(super::SUPPORTED);
+            }
+        });
+        runtime.watch(Watch::metadata(client, &kind).into_sink(ledger.clone()).into_sink(sink).wakes(wakes));
+    }
+    let pools = Watch::whole(client, &kinds::POOL).optional().into_sink(views.pools.clone());
+    runtime.watch(pools.wakes(handle.keys(|o, keys| {
+        let cluster = o.data["spec"]["clusterName"].as_str().unwrap_or_default();
+        keys.object(o.metadata.namespace.as_deref().unwrap_or_default(), cluster);
+    })));
+    for (kind, sink) in [(kinds::LINK, views.links.clone()), (kinds::AZURE_MACHINE, views.machines.clone())] {
+        let planes = views.planes.clone();
+        let wakes = handle.keys(move |o, keys| {
+            for plane in planes.within(o.metadata.namespace.as_deref().unwrap_or_default()) {
+                owner(&plane, keys);
+            }
+        });
+        runtime.watch(Watch::whole(client, &kind).optional().into_sink(sink).wakes(wakes));
+    }
+    (handle, operator)
+}

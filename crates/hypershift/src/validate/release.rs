@@ -1,0 +1,113 @@
+//! Which releases a cluster may run, and when it may change to one.
+
+use super::Problem;
+use crate::around::{NoRelease, Payload};
+use crate::naming;
+use apis::conditions::{hosted_cluster as condition, reason};
+use apis::hypershift::HostedCluster;
+use apis::hypershift::encryption::KeyVaultType;
+use apis::hypershift::networking::NetworkType;
+use apis::names::annotation;
+use apis::version::{LATEST, OLDEST, Version, ordinal};
+
+fn invalid(message: String) -> Problem {
+    Problem { condition: condition::VALID_RELEASE_IMAGE, reason: reason::INVALID_IMAGE, message }
+}
+
+/// Managed HSMs came with 4.22.
+const HSM: u32 = 22;
+
+/// What is wrong with a release for this cluster. `running` is the newest version that was ever complete.
+pub fn problems(hc: &HostedCluster, payload: &Payload, running: Option<&Version>) -> Vec<Problem> {
+    let image = &hc.spec.release.image;
+    let version: Version = match payload.release.version.parse() {
+        Ok(version) => version,
+        Err(e) => return vec![invalid(format!("spec.release.image {image}: {e}"))],
+    };
+    let mut out = Vec::new();
+    let skip = naming::annotation(hc, annotation::SKIP_RELEASE_IMAGE_VALIDATION).is_some();
+    if !skip {
+        out.extend(
+            window(&version).map(|m| invalid(format!("spec.release.image {image} is {version}: {m}"))),
+        );
+        if let Some(now) = running.filter(|now| version.ordinal() < now.ordinal()) {
+            out.push(invalid(format!(
+                "spec.release.image {image} is {version}, older than the {now} that runs: minors cannot go back; use {} or newer",
+                now.stream()
+            )));
+        }
+        if hc.spec.networking.network_type == NetworkType::OpenShiftSdn && version.ordinal() > 10 {
+            out.push(Problem::configuration(format!(
+                "spec.networking.networkType is OpenShiftSDN, which {version} no longer has: use OVNKubernetes"
+            )));
+        }
+    }
+    let kms = hc.spec.shared.secret_encryption.as_ref().and_then(|e| e.kms.as_ref());
+    let hsm = kms
+        .and_then(|k| k.azure.as_ref())
+        .is_some_and(|a| a.key_vault_type == Some(KeyVaultType::ManagedHsm));
+    if hsm && version.ordinal() < HSM {
+        out.push(Problem::configuration(format!(
+            "spec.secretEncryption.kms.azure.keyVaultType is ManagedHSM, which needs release 4.22, and this is {version}: use a Key Vault, or a newer release"
+        )));
+    }
+    out
+}
+
+fn window(version: &Version) -> Option<String> {
+    let (latest, oldest) = (ordinal(LATEST.0, LATEST.1), ordinal(OLDEST.0, OLDEST.1));
+    let at = version.ordinal();
+    if at > latest {
+        return Some(format!(
+            "the newest that this operator knows is {}.{}: upgrade the operator first",
+            LATEST.0, LATEST.1
+        ));
+    }
+    (at < oldest)
+        .then(|| format!("the oldest that is supported is {}.{}: use that or newer", OLDEST.0, OLDEST.1))
+}
+
+/// What it means that there is no release.
+pub fn absent(hc: &HostedCluster, why: &NoRelease) -> Option<Problem> {
+    let image = &hc.spec.release.image;
+    match why {
+        NoRelease::Invalid(why) => Some(invalid(format!(
+            "spec.release.image {image} cannot be used: {why}; check the pull spec and that the pull secret reaches its registry"
+        ))),
+        // Nobody could say: that is no judgement on the image.
+        NoRelease::Unreachable(_) => None,
+    }
+}
+
+/// Whether the cluster may change from what it runs to what it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gate {
+    Open,
+    /// It stays at what it runs, and this is why.
+    Closed(String),
+}
+
+/// Upgrades between minors wait until the cluster says that it is ready, unless somebody insists.
+pub fn gate(hc: &HostedCluster, wanted: &Version, now: Option<&Version>, blocked: Option<&str>) -> Gate {
+    let image = &hc.spec.release.image;
+    let (Some(now), Some(blocked)) = (now, blocked) else { return Gate::Open };
+    if wanted.same_minor(now) || hc.spec.control_plane_release.is_some() {
+        return Gate::Open;
+    }
+    let insists = format!(
+        "`kubectl annotate hostedcluster -n {} {} --overwrite {}={image}`",
+        naming::home(hc),
+        naming::name(hc),
+        annotation::FORCE_UPGRADE_TO
+    );
+    match naming::annotation(hc, annotation::FORCE_UPGRADE_TO) {
+        Some(forced) if forced == image => Gate::Open,
+        Some(other) => Gate::Closed(format!(
+            "the upgrade to {wanted} is blocked ({blocked}), and {} names {other}, which is not spec.release.image: correct it with {insists}",
+            annotation::FORCE_UPGRADE_TO
+        )),
+        None => Gate::Closed(format!(
+            "the upgrade from {now} to {wanted} is blocked: the cluster is not upgradeable ({blocked}); resolve that, or insist with {insists}"
+        )),
+    }
+}

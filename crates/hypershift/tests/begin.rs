@@ -1,0 +1,78 @@
+//! From an object to a control plane and back to its status.
+
+use crate::samples;
+use crate::world::{World, condition};
+use hypershift::kinds;
+use kube::core::DynamicObject;
+use serde_json::json;
+
+fn there(o: Option<&DynamicObject>) -> bool {
+    o.is_some()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hosted_cluster_becomes_a_control_plane() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    let mut hc = samples::self_managed();
+    hc["spec"].as_object_mut().unwrap().remove("infraID");
+    hc["spec"].as_object_mut().unwrap().remove("clusterID");
+    w.create(&kinds::CLUSTER, hc).await;
+
+    let plane = w.until(&kinds::PLANE, "clusters-demo", "demo", "being", there).await.unwrap();
+    let infra = plane.data["spec"]["infraID"].as_str().unwrap().to_owned();
+    assert!(infra.starts_with("demo-"), "{infra}");
+    assert_eq!(plane.data["spec"]["pullSecret"]["name"], "pull-secret");
+    let space = w.api(&kinds::NAMESPACE, "").get("clusters-demo").await.unwrap();
+    let uid: i64 =
+        space.metadata.annotations.unwrap()["hypershift.openshift.io/default-security-context-uid"]
+            .parse()
+            .unwrap();
+    assert!((1001..=11000).contains(&uid));
+    for name in [
+        "pull-secret",
+        "ssh-key",
+        "sa-signing-key",
+        "cloud-network-config-controller-creds",
+        "capi-webhooks-tls",
+    ] {
+        w.until(&kinds::SECRET, "clusters-demo", name, "being", there).await;
+    }
+    w.until(&kinds::DEPLOYMENT, "clusters-demo", "control-plane-operator", "being", there).await;
+    assert_eq!(
+        w.api(&kinds::DEPLOYMENT, "clusters-demo").get_opt("capi-provider").await.unwrap().is_some(),
+        false
+    );
+    w.until(&kinds::CAPI_CLUSTER, "clusters-demo", &infra, "being", there).await;
+
+    let before = w.condition("Available", "False").await;
+    assert_eq!(before["reason"], "WaitingForAvailable");
+    w.report_available().await;
+    w.condition("Available", "True").await;
+    w.until(&kinds::DEPLOYMENT, "clusters-demo", "capi-provider", "being", there).await;
+    let config = w.until(&kinds::SECRET, "clusters", "demo-admin-kubeconfig", "being", there).await.unwrap();
+    assert_eq!(config.metadata.owner_references.unwrap()[0].kind, "HostedCluster");
+    let o = w
+        .until(&kinds::CLUSTER, "clusters", "demo", "its secrets", |o| {
+            o.is_some_and(|o| o.data["status"]["kubeadminPassword"]["name"] == "demo-kubeadmin-password")
+        })
+        .await
+        .unwrap();
+    assert_eq!(o.data["status"]["kubeconfig"]["name"], "demo-admin-kubeconfig");
+    assert_eq!(o.data["status"]["controlPlaneEndpoint"], json!({"host": "20.1.2.3", "port": 7443}));
+    assert_eq!(o.data["status"]["payloadArch"], "Multi");
+    assert_eq!(o.data["status"]["version"]["history"][0]["state"], "Partial");
+    assert_eq!(o.data["status"]["controlPlaneVersion"]["history"][0]["state"], "Completed");
+    assert_eq!(condition(&o, "Progressing")["reason"], "AsExpected");
+    assert_eq!(
+        condition(&o, "ReconciliationSucceeded")["reason"],
+        "ReconciliatonSucceeded",
+        "spelled as upstream does"
+    );
+    assert_eq!(condition(&o, "ClusterVersionSucceeding")["status"], "True");
+    let marked = |o: Option<&DynamicObject>| {
+        o.and_then(|o| o.metadata.annotations.as_ref())
+            .is_some_and(|a| a.contains_key("hypershift.openshift.io/HasBeenAvailable"))
+    };
+    w.until(&kinds::CLUSTER, "clusters", "demo", "its mark", marked).await;
+}

@@ -1,0 +1,189 @@
+//! `cargo xtask bench hosted`: what hosted control planes cost, with everything in this process.
+//!
+//! A control plane is made as a user makes it, by objects, and is up when its object says so: its API has answered where
+//! it is published. CPU is what the kernel accounts to the process, memory what it counts as resident.
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use testkit::bench::{Figure, cpu_seconds, report, resident_kib};
+use world::sample::Sample;
+use world::{Options, World};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Debug, Parser)]
+#[command(about = "Measures hosted control planes")]
+struct Args {
+    /// Write the figures as JSON here as well as to standard output
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Scale the number of control planes: 0.01 for a quick look
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Say how each control plane went
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// On one machine.
+const MANY: f64 = 500.0;
+/// For all of them.
+const MEMORY_MIB: f64 = 4096.0;
+/// A control plane with one of everything.
+const PODS: usize = 42;
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut all = Vec::new();
+    runtime.block_on(measure(&args, &mut all))?;
+    report("hosted", &all, args.json.as_deref()).context("cannot report")
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
+async fn measure(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
+    let count = ((MANY * args.scale) as usize).max(2);
+    let begun = Instant::now();
+    let nodes = (count * PODS).div_ceil(240).div_ceil(3).max(1);
+    let world = World::start(Options { nodes_per_zone: nodes, ..Options::default() }).await?;
+    push(all, "a world starts", "ms", millis(begun), 5_000.0);
+    let before = resident_kib();
+    let mut times = Vec::new();
+    for n in 0..count {
+        let (begun, cpu) = (Instant::now(), cpu_seconds());
+        up(&world, n).await?;
+        times.push(begun.elapsed().as_secs_f64());
+        if args.verbose {
+            let cpu = (cpu_seconds() - cpu) * 1e3;
+            eprintln!("{n}: {:.0} ms, {cpu:.0} ms of CPU, {:.0} MiB", millis(begun), resident_kib() / 1024.0);
+        }
+        if n == 0 {
+            push(all, "the first control plane answers", "ms", times[0] * 1e3, 1_000.0);
+            steady(&world, n, all).await?;
+        }
+    }
+    settled(&world, count - 1).await?;
+    steady(&world, count - 1, all).await?;
+    let memory = (resident_kib() - before) / 1024.0;
+    let share = MEMORY_MIB * count as f64 / MANY;
+    push(all, &format!("memory of {count} control planes"), "MiB", memory, share);
+    let some = (count / 10).clamp(1, 5);
+    let median = |times: &[f64]| {
+        let mut times = times.to_vec();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let ratio = median(&times[count - some..]) / median(&times[..some]);
+    push(all, &format!("the last of {count} compared to the first"), "times", ratio, 1.5);
+    // An idle world does nothing but renew leases and look at pods.
+    let (begun, cpu) = (Instant::now(), cpu_seconds());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let idle = (cpu_seconds() - cpu) / begun.elapsed().as_secs_f64() * 100.0;
+    push(all, "CPU while nothing happens", "% of a core", idle, 100.0 * args.scale.max(0.1));
+    let begun = Instant::now();
+    world.stop().await;
+    push(all, "it stops", "ms", millis(begun), 10_000.0);
+    Ok(())
+}
+
+fn push(all: &mut Vec<Figure>, name: &str, unit: &'static str, value: f64, target: f64) {
+    all.push(Figure { name: name.to_owned(), unit, value, target });
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+fn names(n: usize) -> (String, String) {
+    (format!("clusters-c{n}"), format!("c{n}"))
+}
+
+fn planes(world: &World, namespace: &str) -> Api<DynamicObject> {
+    let kind = ApiResource {
+        group: "hypershift.openshift.io".into(),
+        version: "v1beta1".into(),
+        api_version: "hypershift.openshift.io/v1beta1".into(),
+        kind: "HostedControlPlane".into(),
+        plural: "hostedcontrolplanes".into(),
+    };
+    Api::namespaced_with(world.client(), namespace, &kind)
+}
+
+/// Makes one and waits until it is available.
+async fn up(world: &World, n: usize) -> anyhow::Result<()> {
+    let (namespace, name) = names(n);
+    Sample::new(world, &namespace, &name, "4.19.3")?.create(world).await?;
+    let available = |o: Option<&DynamicObject>| {
+        let conditions = o.and_then(|o| o.data["status"]["conditions"].as_array());
+        conditions.into_iter().flatten().any(|c| c["type"] == "Available" && c["status"] == "True")
+    };
+    let wait = kube::runtime::wait::await_condition(planes(world, &namespace), &name, available);
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    waited.with_context(|| {
+        let key = format!("{namespace}/{name}");
+        format!("{key} is not available: {:#?}", world.planes().explain(&key))
+    })??;
+    Ok(())
+}
+
+/// Until nothing is waited for.
+async fn settled(world: &World, n: usize) -> anyhow::Result<()> {
+    let (namespace, name) = names(n);
+    let key = format!("{namespace}/{name}");
+    let quiet = async {
+        let mut before = u64::MAX;
+        loop {
+            let (waiting, runs) = (world.planes().explain(&key).waiting.len(), counter(world, RUNS));
+            if waiting == 0 && runs == before {
+                return;
+            }
+            before = runs;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, quiet).await.context("it does not settle")
+}
+
+const RUNS: &str = "controller_runtime_reconcile_total";
+const WRITES: &str = "reconcile_applies_total";
+
+/// The sum of a counter, without what was skipped.
+fn counter(world: &World, name: &str) -> u64 {
+    let text = world.metrics().text();
+    let lines = text.lines().filter(|l| l.starts_with(name) && !l.contains("skipped"));
+    lines.filter_map(|l| l.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// What a run costs when there is nothing to do.
+async fn steady(world: &World, n: usize, all: &mut Vec<Figure>) -> anyhow::Result<()> {
+    const TIMES: u32 = 100;
+    settled(world, n).await?;
+    let (namespace, name) = names(n);
+    let key = format!("{namespace}/{name}");
+    let (writes, version) = (counter(world, WRITES), version(world, n).await?);
+    let cpu = cpu_seconds();
+    for _ in 0..TIMES {
+        let runs = counter(world, RUNS);
+        world.planes().poke(&key);
+        while counter(world, RUNS) == runs {
+            tokio::task::yield_now().await;
+        }
+    }
+    let each = (cpu_seconds() - cpu) / f64::from(TIMES) * 1e3;
+    let wrote = counter(world, WRITES) - writes;
+    ensure!(wrote == 0, "{wrote} objects were written although nothing changed");
+    ensure!(version == self::version(world, n).await?, "the status was written although nothing changed");
+    push(all, &format!("a settled run, {} control planes there", n + 1), "ms of CPU", each, 2.0);
+    Ok(())
+}
+
+async fn version(world: &World, n: usize) -> anyhow::Result<Option<String>> {
+    let (namespace, name) = names(n);
+    Ok(planes(world, &namespace).get(&name).await?.metadata.resource_version)
+}

@@ -1,0 +1,195 @@
+//! What the operator of control planes is told: releases out of a registry, and whether an API answers.
+//!
+//! Nothing here knows an embedded world: it is given a Kubernetes client, a registry client and a way to dial.
+
+use crate::health::{Dial, Health};
+use apis::hypershift::{HostedCluster, HostedControlPlane};
+use azure::oci::{Images, Logins};
+use clock::SharedClock;
+use control_plane::operate::Surroundings;
+use control_plane::scope::{Management, Release, Scope};
+use futures::future::BoxFuture;
+use hypershift::preflight::Preflight;
+use hypershift::{NoRelease, Payload};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use reconcile::{Failure, chain};
+use release::Releases;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A tag may move; this is how late we may notice.
+const FRESH: SignedDuration = SignedDuration::from_secs(60);
+/// More images than any region installs at a time.
+const KEPT: usize = 256;
+/// The user that pods run as where the cluster picks none.
+const USER: i64 = 1001;
+
+/// What operators know of the world around them.
+pub struct Around {
+    client: Client,
+    images: Images,
+    releases: Releases,
+    known: Mutex<HashMap<String, (Release, Timestamp)>>,
+    health: Health,
+    clock: SharedClock,
+    /// The image with our own programs.
+    ours: String,
+    vault_reader: String,
+    minor: u32,
+    preflight: Option<Arc<dyn Preflight>>,
+}
+
+impl Around {
+    pub fn new(client: Client, images: Images, dial: impl Dial, clock: SharedClock, ours: String) -> Around {
+        Around {
+            client,
+            images,
+            releases: Releases::new(),
+            known: Mutex::default(),
+            health: Health::new(Arc::new(dial)),
+            clock,
+            ours,
+            vault_reader: String::new(),
+            minor: 34,
+            preflight: None,
+        }
+    }
+
+    /// The identity that mounts secrets of vaults.
+    pub fn with_vault_reader(mut self, client_id: impl Into<String>) -> Around {
+        self.vault_reader = client_id.into();
+        self
+    }
+
+    /// Asks Azure with this account before anything is made.
+    pub fn with_preflight(mut self, client: azure::Client) -> Around {
+        self.preflight = Some(Arc::new(hypershift::preflight::azure::Arm::new(client)));
+        self
+    }
+
+    /// Shares what others looked up.
+    pub fn with_releases(mut self, releases: Releases) -> Around {
+        self.releases = releases;
+        self
+    }
+
+    async fn look_up(
+        &self,
+        image: &str,
+        logins: impl AsyncFnOnce() -> Result<Option<Logins>, Failure>,
+    ) -> Result<Release, Failure> {
+        let now = self.clock.now();
+        let fixed = image.contains('@');
+        if let Some((release, at)) = self.known.lock().get(image)
+            && (fixed || now.duration_since(*at) < FRESH)
+        {
+            return Ok(release.clone());
+        }
+        let images = match logins().await? {
+            Some(logins) => self.images.clone().logins(logins),
+            None => self.images.clone(),
+        };
+        let payload = self.releases.payload(&images, image).await?;
+        let release = Release {
+            image: image.to_owned(),
+            version: payload.version.clone(),
+            kubernetes: payload.kubernetes.clone(),
+            images: Arc::new(payload.images.clone()),
+            ours: self.ours.clone(),
+            registry_overrides: String::new(),
+        };
+        let mut known = self.known.lock();
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(image.to_owned(), (release.clone(), now));
+        Ok(release)
+    }
+
+    /// What the cluster's pull secret lets us read.
+    async fn logins(&self, namespace: &str) -> Result<Option<Logins>, Failure> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let secret = secrets.get_opt("pull-secret").await?;
+        let text = secret.and_then(|s| s.data?.remove(".dockerconfigjson"));
+        let text = text.map(|t| String::from_utf8_lossy(&t.0).into_owned());
+        Ok(text.map(|t| Logins::parse(&t)).transpose()?)
+    }
+}
+
+/// What a user is told when there is no release.
+fn no_release(e: Failure) -> NoRelease {
+    let text = chain(&*e).to_string();
+    match e.downcast_ref::<release::Error>() {
+        Some(release::Error::Fetch { source, .. }) if !source.is_not_found() => NoRelease::Unreachable(text),
+        Some(_) => NoRelease::Invalid(text),
+        None => NoRelease::Unreachable(text),
+    }
+}
+
+impl hypershift::Surroundings for Around {
+    fn release<'a>(
+        &'a self,
+        _: &'a HostedCluster,
+        image: &'a str,
+        pull_secret: &'a [u8],
+    ) -> BoxFuture<'a, Result<Payload, NoRelease>> {
+        Box::pin(async move {
+            let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
+            let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
+            let release = self.look_up(image, async || Ok(Some(logins))).await.map_err(no_release)?;
+            Ok(Payload { release, arch: None })
+        })
+    }
+
+    fn management(&self) -> hypershift::Management {
+        hypershift::Management { openshift: false, minor: self.minor, routes: true }
+    }
+
+    fn vault_reader(&self) -> String {
+        self.vault_reader.clone()
+    }
+
+    fn home(&self) -> String {
+        crate::install::HOME.to_owned()
+    }
+
+    fn preflight(&self) -> Option<Arc<dyn Preflight>> {
+        self.preflight.clone()
+    }
+}
+
+impl Surroundings for Around {
+    fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
+        let namespace = hcp.metadata.namespace.as_deref().unwrap_or_default();
+        Box::pin(
+            async move { self.look_up(&hcp.spec.release_image, async || self.logins(namespace).await).await },
+        )
+    }
+
+    fn healthy<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let at = &scope.endpoints.api;
+            let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &scope.namespace);
+            let map = maps.get_opt("root-ca").await.map_err(|e| chain(&e).to_string())?;
+            let bundle = map.and_then(|m| m.data?.remove("ca.crt"));
+            let bundle = bundle.ok_or("the cluster's root certificate is not there yet")?;
+            self.health.ask(&at.host, at.port, &bundle).await.map_err(|e| chain(&e).to_string())
+        })
+    }
+
+    fn management(&self, _: &str) -> Management {
+        Management { openshift: false, uid: Some(USER), minor: self.minor }
+    }
+
+    fn vault_reader(&self) -> String {
+        self.vault_reader.clone()
+    }
+
+    /// Pods of this world see a changed ConfigMap at once.
+    fn propagation(&self) -> jiff::SignedDuration {
+        jiff::SignedDuration::ZERO
+    }
+}

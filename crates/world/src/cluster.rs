@@ -1,0 +1,106 @@
+//! The management cluster: an API server, controllers, nodes, and programs for what runs on them.
+
+use crate::balancers::Balancers;
+use crate::gate::{self, ControlPlaneOperator, Gate};
+use crate::programs::Means;
+use crate::{Cloud, Options, releases};
+use ek_engine::Engine;
+use ek_guest::Guests;
+use ek_node::{NodeSpec, Nodes, StageSet};
+use ek_server::{ApiServer, Config};
+use operands::Operands;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// What the cluster is called among those of this process.
+pub const NAME: &str = ek_server::MAIN;
+pub const ZONES: usize = 3;
+/// The image with our own programs.
+const OURS: &str = "*/zaffre:*";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Server(#[from] ek_server::Error),
+    #[error(transparent)]
+    Nodes(#[from] ek_node::Error),
+}
+
+/// What it is made of.
+pub(crate) struct Make<'a> {
+    pub options: &'a Options,
+    pub cloud: &'a Cloud,
+    pub means: Means,
+    pub dir: &'a Path,
+    pub stages: StageSet,
+}
+
+pub(crate) struct Management {
+    pub server: ApiServer,
+    pub nodes: Nodes,
+    pub guests: Guests,
+    pub gate: Arc<Gate>,
+    balancers: Arc<Balancers>,
+    engine: JoinHandle<()>,
+}
+
+impl Management {
+    pub(crate) async fn start(make: Make<'_>, forget: bool) -> Result<Management, Error> {
+        let Make { options, cloud, means, dir, stages } = make;
+        let config = if forget { Config::memory() } else { Config::directory(dir.join("management")) };
+        let server = ApiServer::start(Config { clock: options.clock.clone(), ..config }).await?;
+        let timing = sidecars::Timing { clock: options.clock.clone(), ..sidecars::Timing::system() };
+        let operands = Operands::new(cloud.azure(), timing);
+        let guests = Guests::with_kms(server.host(), operands.kms());
+        let mut with =
+            ek_node::Options { stages, seed: options.seed, ..ek_node::Options::new(dir.join("nodes")) };
+        guests.register(&mut with.programs, releases::pattern);
+        operands.register(&mut with.programs, releases::pattern, OURS);
+        let store = operands.secrets_store(cloud.node_identity());
+        with.csi.insert(operands::SECRETS_STORE.to_owned(), store);
+        means.register(&mut with.programs, releases::pattern, OURS);
+        let gate = Gate::new();
+        let operator = Arc::new(ControlPlaneOperator(gate.clone()));
+        with.programs.register_where(OURS, gate::serves("control-plane-operator"), operator);
+        let nodes = Nodes::new(server.host(), with);
+        let balancers = Arc::new(Balancers::new(nodes.clone(), server.host().random().clone()));
+        let mut controllers = nodes.controllers();
+        controllers.extend(ek_controllers::all(ek_controllers::Options {
+            load_balancers: Some(balancers.clone()),
+            ..ek_controllers::Options::default()
+        }));
+        let engine = Engine::new(server.host(), controllers);
+        nodes.attach(&engine);
+        let engine = tokio::spawn(engine.run());
+        for n in 1..=options.nodes_per_zone * ZONES {
+            nodes.add_node(NAME, &format!("node-{n}"), node(n)).await?;
+        }
+        Ok(Management { server, nodes, guests, gate, balancers, engine })
+    }
+
+    pub(crate) async fn stop(self) {
+        self.balancers.close();
+        self.nodes.stop();
+        self.server.host().stop().await;
+        let _ = self.engine.await;
+    }
+}
+
+/// A machine that is large enough for as many pods as it may have; zones take turns.
+fn node(n: usize) -> NodeSpec {
+    let zone = (n - 1) % ZONES + 1;
+    let labels = [
+        ("topology.kubernetes.io/region", "westus2".to_owned()),
+        ("topology.kubernetes.io/zone", format!("westus2-{zone}")),
+        ("node.kubernetes.io/instance-type", "Standard_D64s_v5".to_owned()),
+    ];
+    NodeSpec {
+        cpus: 64,
+        memory: "512Gi".into(),
+        storage: "2Ti".into(),
+        pods: 250,
+        labels: labels.map(|(k, v)| (k.to_owned(), v)).into(),
+        ..NodeSpec::default()
+    }
+}

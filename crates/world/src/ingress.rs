@@ -1,0 +1,99 @@
+//! Names that Routes publish: one socket for all, and whoever asks for a name is led to the Service behind it.
+//!
+//! In Azure a name is a DNS record that leads to a router; here it is looked up among the Routes of the management
+//! cluster. TLS is passed on unopened.
+
+use crate::cluster;
+use crate::health::Dial;
+use ek_engine::ClusterId;
+use ek_guest::{Router, RouterError};
+use ek_node::Nodes;
+use ek_server::ServiceResolver;
+use futures::future::BoxFuture;
+use kube::Client;
+use kube::core::DynamicObject;
+use parking_lot::Mutex;
+use reconcile::{Kind, Runtime, View, Watch};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// A host that is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Published {
+    host: String,
+    namespace: String,
+    service: String,
+    port: u16,
+}
+
+fn published(o: &DynamicObject) -> Option<Published> {
+    let spec = &o.data["spec"];
+    Some(Published {
+        host: spec["host"].as_str()?.to_ascii_lowercase(),
+        namespace: o.metadata.namespace.clone()?,
+        service: spec["to"]["name"].as_str()?.to_owned(),
+        port: spec["port"]["targetPort"].as_u64().and_then(|p| u16::try_from(p).ok())?,
+    })
+}
+
+/// All Routes behind one address; cheap to clone.
+#[derive(Clone)]
+pub struct Ingress(Arc<Inner>);
+
+struct Inner {
+    routes: Arc<View<Published>>,
+    nodes: Nodes,
+    address: SocketAddr,
+    router: Mutex<Option<Router>>,
+}
+
+fn find(routes: &View<Published>, nodes: &Nodes, host: &str) -> Option<SocketAddr> {
+    let host = host.to_ascii_lowercase();
+    let there = routes.all().into_iter().find(|p| p.host == host)?;
+    nodes.resolve(&ClusterId::new(cluster::NAME), &there.namespace, &there.service, there.port)
+}
+
+impl Ingress {
+    pub(crate) async fn start(
+        runtime: &mut Runtime,
+        client: &Client,
+        nodes: Nodes,
+    ) -> Result<Ingress, RouterError> {
+        let kind = Kind::new("route.openshift.io", "v1", "Route", "routes");
+        let routes = View::new(published);
+        runtime.watch(Watch::whole(client, &kind).into_sink(routes.clone()));
+        let (known, on) = (routes.clone(), nodes.clone());
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let router = Router::listen(any, move |name: &str| find(&known, &on, name)).await?;
+        let address = router.address;
+        Ok(Ingress(Arc::new(Inner { routes, nodes, address, router: Mutex::new(Some(router)) })))
+    }
+
+    /// Where all published names are.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// Whether a name is published, and by somebody who answers.
+    pub fn knows(&self, host: &str) -> bool {
+        find(&self.0.routes, &self.0.nodes, host).is_some()
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.router.lock().take();
+    }
+}
+
+impl Dial for Ingress {
+    /// An address is dialled as it is; a name leads to the router.
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
+        Box::pin(async move {
+            match host.parse::<std::net::IpAddr>() {
+                Ok(ip) => TcpStream::connect(SocketAddr::from((ip, port))).await,
+                Err(_) => TcpStream::connect(self.0.address).await,
+            }
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! A world in which hosted clusters really run, on one machine.
+//!
+//! ```text
+//!  Azure (azure-sim): registry with releases, identities, vaults …
+//!        ▲ HTTPS
+//!  ┌─────┴──────────────── management cluster (embedded-kube) ─────────────────────────┐
+//!  │ operators ─apply─> objects ─> controllers ─> pods on nodes: programs, or simulated │
+//!  └───────▲───────────────────────────────────────────────────────────┬───────────────┘
+//!          └── /healthz ── published address <── balancer, ingress <────┘  guest API
+//! ```
+//!
+//! Everything is joined by protocols: the operators know a Kubernetes client and Azure's endpoints, releases are read
+//! from a registry, and a guest's API is asked where it is published. What is made here and nowhere else is the
+//! composition, and the two things a cloud would give: addresses for Services of type LoadBalancer ([`balancers`]) and
+//! names that lead to Routes ([`ingress`]).
+//!
+//! What is simulated: containers without a program walk through stages (their pods carry `zaffre.io/simulated`), and
+//! images of releases are names that nobody pulls.
+//!
+//! Only the binary, benchmarks and tests may link this crate; nothing in production code knows it.
+//!
+//! Rejected: giving guests an address by a port of 127.0.0.1. Kubeconfigs, certificates and Services name the port that
+//! clusters publish (7443), so every balancer has an address of its own below 127.0.0.0/8, as in a cloud.
+
+#![forbid(unsafe_code)]
+
+pub mod around;
+pub mod balancers;
+mod cloud;
+mod cluster;
+mod dial;
+mod gate;
+pub mod health;
+pub mod ingress;
+mod install;
+pub mod kubeconfig;
+pub mod landing;
+mod payload;
+mod programs;
+pub mod releases;
+pub mod sample;
+
+pub use around::Around;
+pub use balancers::Balancers;
+pub use cloud::Cloud;
+pub use ingress::Ingress;
+pub use landing::{Flavour, Landing};
+
+use clock::{Random, SharedClock};
+use cluster::Management;
+use control_plane::operate;
+use ek_node::StageSet;
+use ek_server::ApiServer;
+use reconcile::{Handle, Metrics, Runtime};
+use release::Releases;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How fast things happen that take time in a real cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Nothing takes longer than it has to.
+    #[default]
+    Instant,
+    /// Pods start about as fast as real ones.
+    Realistic,
+}
+
+/// What a world is made with.
+#[derive(Clone)]
+pub struct Options {
+    /// Where it is kept; `None`: in a directory that is removed when it stops.
+    pub dir: Option<PathBuf>,
+    pub pace: Pace,
+    /// The same seed gives the same Azure.
+    pub seed: u64,
+    /// Nodes of the management cluster in each of its three zones. A control plane has some forty pods, a node takes
+    /// 250.
+    pub nodes_per_zone: usize,
+    /// Versions of OpenShift whose release images are in the registry.
+    pub versions: Vec<String>,
+    pub clock: SharedClock,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            dir: None,
+            pace: Pace::Instant,
+            seed: 7,
+            nodes_per_zone: 1,
+            versions: releases::VERSIONS.map(str::to_owned).into(),
+            clock: clock::system(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot make the directory {path}")]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot start Azure")]
+    Azure(#[from] cloud::Error),
+    #[error("cannot start the management cluster")]
+    Cluster(#[from] cluster::Error),
+    #[error("cannot install what control planes need")]
+    Install(#[from] install::Error),
+    #[error("cannot listen for Routes")]
+    Ingress(#[from] ek_guest::RouterError),
+}
+
+/// A running world.
+pub struct World {
+    cloud: Cloud,
+    management: Management,
+    ingress: Ingress,
+    clusters: Handle,
+    planes: Handle,
+    metrics: Metrics,
+    stop: CancellationToken,
+    operators: JoinHandle<reconcile::Drained>,
+    dir: PathBuf,
+    /// Removed at the end.
+    _scratch: Option<tempfile::TempDir>,
+}
+
+impl World {
+    pub async fn start(options: Options) -> Result<World, Error> {
+        let (dir, scratch) = place(&options)?;
+        let stages = match options.pace {
+            Pace::Instant => StageSet::instant(),
+            Pace::Realistic => StageSet::realistic(),
+        };
+        let cloud = Cloud::start(&options, &dir).await?;
+        let random = Random::from_os();
+        let releases = Releases::new();
+        let means = programs::Means {
+            images: cloud.images.clone(),
+            releases: releases.clone(),
+            clock: options.clock.clone(),
+            random: random.clone(),
+        };
+        let make = cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages };
+        let management = Management::start(make, scratch.is_some()).await?;
+        let client = management.server.client();
+        let served = install::install(&client).await?;
+        let metrics = Metrics::default();
+        let mut runtime = Runtime::new(options.clock.clone(), &metrics);
+        let ingress = Ingress::start(&mut runtime, &client, management.nodes.clone()).await?;
+        let around = Around::new(
+            client.clone(),
+            cloud.images.clone(),
+            ingress.clone(),
+            options.clock.clone(),
+            cloud.image("zaffre"),
+        );
+        let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
+        let around = Arc::new(around.with_releases(releases));
+        let (clusters, _) = hypershift::operate::start(
+            &mut runtime,
+            &client,
+            served.clone(),
+            options.clock.clone(),
+            &random,
+            around.clone(),
+            &metrics,
+        );
+        let setup = operate::Setup {
+            served,
+            clock: options.clock.clone(),
+            random: &random,
+            around,
+            metrics: &metrics,
+            tenants: management.gate.tenants.clone(),
+            namespace: None,
+            only: operate::Only::default(),
+        };
+        let planes = operate::start(&mut runtime, &client, setup);
+        let stop = CancellationToken::new();
+        let operators = tokio::spawn(runtime.run(stop.clone()));
+        Ok(World {
+            cloud,
+            management,
+            ingress,
+            clusters,
+            planes,
+            metrics,
+            stop,
+            operators,
+            dir,
+            _scratch: scratch,
+        })
+    }
+
+    /// The management cluster.
+    pub fn management(&self) -> &ApiServer {
+        &self.management.server
+    }
+
+    pub fn client(&self) -> kube::Client {
+        self.management.server.client()
+    }
+
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    pub fn nodes(&self) -> &ek_node::Nodes {
+        &self.management.nodes
+    }
+
+    pub fn guests(&self) -> &ek_guest::Guests {
+        &self.management.guests
+    }
+
+    pub fn ingress(&self) -> &Ingress {
+        &self.ingress
+    }
+
+    /// A guest's kubeconfig as this machine can use it.
+    pub fn reachable(&self, kubeconfig: &str) -> Result<String, kubeconfig::Error> {
+        kubeconfig::reachable(kubeconfig, self.ingress.address())
+    }
+
+    /// The operator of HostedClusters.
+    pub fn clusters(&self) -> &Handle {
+        &self.clusters
+    }
+
+    /// The operator of control planes: what it waits for, and a way to have it look again.
+    pub fn planes(&self) -> &Handle {
+        &self.planes
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Stops everything: operators first, so that nothing is written about pods that only end because we do.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        if self.operators.await.is_err() {
+            tracing::warn!("an operator did not stop in good order");
+        }
+        self.ingress.close();
+        self.management.stop().await;
+        self.cloud.stop();
+    }
+}
+
+fn place(options: &Options) -> Result<(PathBuf, Option<tempfile::TempDir>), Error> {
+    match &options.dir {
+        Some(dir) => {
+            let failed = |source| Error::Directory { path: dir.clone(), source };
+            std::fs::create_dir_all(dir).map_err(failed)?;
+            Ok((dir.clone(), None))
+        }
+        None => {
+            let failed = |source| Error::Directory { path: "(temporary)".into(), source };
+            let scratch = tempfile::Builder::new().prefix("zaffre-world-").tempdir().map_err(failed)?;
+            Ok((scratch.path().to_owned(), Some(scratch)))
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A world, and hosted clusters in it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hypershift::kinds;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use reconcile::Kind;
+use serde_json::Value;
+use std::time::Duration;
+use world::sample::{NAMESPACE, Sample};
+use world::{Flavour, Landing, Options, World};
+
+/// Long enough for a loaded machine; no test waits for it to pass.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
+pub const EVENT: Kind = Kind::new("", "v1", "Event", "events");
+pub const STATEFUL_SET: Kind = Kind::new("apps", "v1", "StatefulSet", "statefulsets");
+
+pub struct Kit {
+    pub world: World,
+    pub landing: Landing,
+}
+
+impl Kit {
+    pub async fn start(flavour: Flavour) -> Kit {
+        let world = World::start(Options::default()).await.unwrap();
+        let landing = Landing::make(world.cloud(), world.dir(), "land", flavour).await.unwrap();
+        Kit { world, landing }
+    }
+
+    pub fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
+        kind.api(&self.world.client(), namespace)
+    }
+
+    pub fn sample(&self, name: &str) -> Sample {
+        Sample::new(&self.world, &self.landing, name, "4.19.3").unwrap()
+    }
+
+    /// Changes a cluster.
+    pub async fn patch(&self, name: &str, patch: Value) {
+        let api = self.api(&kinds::CLUSTER, NAMESPACE);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    }
+
+    /// Waits until a cluster is so, and says how things stand if it never is.
+    pub async fn until(&self, name: &str, what: &str, so: impl Fn(&Value) -> bool) -> DynamicObject {
+        let seen = |o: Option<&DynamicObject>| o.is_some_and(|o| so(&o.data["status"]));
+        let wait = kube::runtime::wait::await_condition(self.api(&kinds::CLUSTER, NAMESPACE), name, seen);
+        match tokio::time::timeout(DEADLINE, wait).await {
+            Ok(o) => o.unwrap().unwrap(),
+            Err(_) => panic!("never: {what}\n{}", self.story(name).await),
+        }
+    }
+
+    pub async fn available(&self, name: &str) -> DynamicObject {
+        self.until(name, "Available", |s| is_true(s, "Available")).await
+    }
+
+    /// What objects have to say, for a test that fails.
+    pub async fn story(&self, name: &str) -> String {
+        let plane = format!("{NAMESPACE}-{name}");
+        let mut text = String::new();
+        for p in &self.api(&POD, &plane).list(&Default::default()).await.unwrap().items {
+            let status = &p.data["status"];
+            if is_true(status, "Ready") || status["phase"] == "Succeeded" {
+                continue;
+            }
+            let pod = p.metadata.name.as_deref().unwrap_or_default();
+            text.push_str(&format!("pod {pod}: {}\n", status["phase"]));
+            for list in ["initContainerStatuses", "containerStatuses"] {
+                for c in status[list].as_array().into_iter().flatten().filter(|c| {
+                    c["ready"] != true || (list.starts_with("init") && c["state"]["running"].is_object())
+                }) {
+                    text.push_str(&format!("  {}: {}\n", c["name"], c["state"]));
+                    let log = self.log(&plane, pod, c["name"].as_str().unwrap_or_default()).await;
+                    log.lines().for_each(|l| text.push_str(&format!("    | {l}\n")));
+                }
+            }
+        }
+        for e in &self.api(&EVENT, &plane).list(&Default::default()).await.unwrap().items {
+            if e.data["type"] == "Warning" {
+                let who = &e.data["involvedObject"]["name"];
+                text.push_str(&format!("{who} {}: {}\n", e.data["reason"], e.data["message"]));
+            }
+        }
+        for (kind, space) in [(kinds::CLUSTER, NAMESPACE), (kinds::PLANE, &plane)] {
+            if let Ok(o) = self.api(&kind, space).get(name).await {
+                for c in o.data["status"]["conditions"].as_array().into_iter().flatten() {
+                    text.push_str(&format!(
+                        "{} {}={} {}: {}\n",
+                        kind.kind, c["type"], c["status"], c["reason"], c["message"]
+                    ));
+                }
+            }
+        }
+        text.push_str(&format!("{:#?}", self.world.clusters().explain(&format!("{NAMESPACE}/{name}"))));
+        text.push_str(&format!("{:#?}", self.world.planes().explain(&format!("{plane}/{name}"))));
+        text
+    }
+
+    pub async fn log(&self, namespace: &str, pod: &str, container: &str) -> String {
+        let uri = format!("/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}");
+        let request = http::Request::get(uri).body(Vec::new()).unwrap();
+        self.world.client().request_text(request).await.unwrap_or_default()
+    }
+
+    /// The administrator's kubeconfig, where the cluster says that it is, as this machine can use it.
+    pub async fn kubeconfig(&self, name: &str) -> String {
+        let cluster = self.api(&kinds::CLUSTER, NAMESPACE).get(name).await.unwrap();
+        let secret = cluster.data["status"]["kubeconfig"]["name"].as_str().expect("a kubeconfig").to_owned();
+        let secret = self.api(&kinds::SECRET, NAMESPACE).get(&secret).await.unwrap();
+        let text = STANDARD.decode(secret.data["data"]["kubeconfig"].as_str().unwrap()).unwrap();
+        self.world.reachable(&String::from_utf8(text).unwrap()).unwrap()
+    }
+
+    pub async fn admin(&self, name: &str) -> kube::Client {
+        let config = Kubeconfig::from_yaml(&self.kubeconfig(name).await).unwrap();
+        let config =
+            kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+        kube::Client::try_from(config).unwrap()
+    }
+}
+
+pub fn is_true(status: &Value, kind: &str) -> bool {
+    let all = status["conditions"].as_array().into_iter().flatten();
+    all.into_iter().any(|c| c["type"] == kind && c["status"] == "True")
+}

@@ -1,0 +1,5 @@
+//! The world, end to end. Modules by what is shown.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod kit;
+mod plane;
