@@ -29,19 +29,47 @@ fn on_its_way() -> Facts {
             condition("ReconciliationActive", "True", "AsExpected", ""),
             condition("Available", "False", "ComponentsNotAvailable", "waiting for openshift-apiserver"),
             condition("Progressing", "True", "Progressing", "the control plane is on its way to 4.19.3"),
-            condition("ClusterVersionAvailable", "Unknown", "StatusUnknown", "the control plane does not report it yet"),
+            condition(
+                "ClusterVersionAvailable",
+                "Unknown",
+                "StatusUnknown",
+                "the control plane does not report it yet",
+            ),
         ]),
-        plane: Some(json!({"metadata": {"namespace": "clusters-demo", "name": "demo"}, "status": {"conditions": [
-            condition("InfrastructureReady", "True", "AsExpected", ""),
-            condition("EtcdAvailable", "True", "QuorumAvailable", "3 of 3 members are ready"),
-            condition("KubeAPIServerAvailable", "False", "WaitingForAvailable", "1 of 3 replicas are ready"),
-        ]}})),
+        plane: Some(
+            json!({"metadata": {"namespace": "clusters-demo", "name": "demo"}, "status": {"conditions": [
+                condition("InfrastructureReady", "True", "AsExpected", ""),
+                condition("EtcdAvailable", "True", "QuorumAvailable", "3 of 3 members are ready"),
+                condition("KubeAPIServerAvailable", "False", "WaitingForAvailable", "1 of 3 replicas are ready"),
+            ]}}),
+        ),
         components: vec![
-            component("etcd", json!([condition("Available", "True", "AsExpected", ""), condition("RolloutComplete", "True", "AsExpected", "")])),
-            component("kube-apiserver", json!([condition("Available", "False", "WaitingForAvailable", "1 of 3 replicas are ready"),
-                condition("RolloutComplete", "False", "WaitingForRolloutComplete", "1 of 3 replicas are ready")])),
-            component("openshift-apiserver", json!([condition("Available", "False", "NotFound", "it is not deployed yet"),
-                condition("RolloutComplete", "False", "WaitingForDependencies", "others come first")])),
+            component(
+                "etcd",
+                json!([
+                    condition("Available", "True", "AsExpected", ""),
+                    condition("RolloutComplete", "True", "AsExpected", "")
+                ]),
+            ),
+            component(
+                "kube-apiserver",
+                json!([
+                    condition("Available", "False", "WaitingForAvailable", "1 of 3 replicas are ready"),
+                    condition(
+                        "RolloutComplete",
+                        "False",
+                        "WaitingForRolloutComplete",
+                        "1 of 3 replicas are ready"
+                    )
+                ]),
+            ),
+            component(
+                "openshift-apiserver",
+                json!([
+                    condition("Available", "False", "NotFound", "it is not deployed yet"),
+                    condition("RolloutComplete", "False", "WaitingForDependencies", "others come first")
+                ]),
+            ),
         ],
         ..Facts::default()
     }
