@@ -56,7 +56,10 @@ async fn a_new_guest_gets_everything_and_settles() {
     w.settled(&running).await;
     let after = versions(&w).await;
     let changed: Vec<_> = after.iter().filter(|v| !before.contains(v)).collect();
-    assert!(changed.is_empty() && after.len() == before.len(), "the same hash, the same clients, the same everything: {changed:?}");
+    assert!(
+        changed.is_empty() && after.len() == before.len(),
+        "the same hash, the same clients, the same everything: {changed:?}"
+    );
     running.stop().await;
 }
 

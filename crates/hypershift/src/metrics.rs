@@ -71,8 +71,15 @@ pub fn text(views: &Views, now: Timestamp) -> String {
         let Ok(value) = serde_json::to_value(&*o) else { continue };
         let Ok(hc) = serde_json::from_value::<HostedCluster>(value) else { continue };
         one(&mut page, views, &o, &hc, now);
-        let managed = hc.spec.shared.platform.azure.as_ref().is_some_and(|a| a.azure_authentication_config.is_managed());
-        *by_identity.entry(if managed { "ManagedIdentities" } else { "WorkloadIdentities" }).or_default() += 1;
+        let managed = hc
+            .spec
+            .shared
+            .platform
+            .azure
+            .as_ref()
+            .is_some_and(|a| a.azure_authentication_config.is_managed());
+        *by_identity.entry(if managed { "ManagedIdentities" } else { "WorkloadIdentities" }).or_default() +=
+            1;
         for found in Conditions::of(&o.data["status"]).iter() {
             if found.status == Status::False && counts(&found.kind) {
                 *failures.entry(found.kind.clone()).or_default() += 1;
@@ -93,8 +100,13 @@ pub fn text(views: &Views, now: Timestamp) -> String {
 
 /// Whether a condition that is False is a failure.
 fn counts(kind: &str) -> bool {
-    let good_when_false =
-        [c::PROGRESSING, c::DEGRADED, c::CLUSTER_VERSION_PROGRESSING, c::AUTO_NODE_ENABLED, c::ETCD_RECOVERY_ACTIVE];
+    let good_when_false = [
+        c::PROGRESSING,
+        c::DEGRADED,
+        c::CLUSTER_VERSION_PROGRESSING,
+        c::AUTO_NODE_ENABLED,
+        c::ETCD_RECOVERY_ACTIVE,
+    ];
     !good_when_false.contains(&kind) && kind != crate::delete::DELETION_BLOCKED
 }
 
@@ -108,7 +120,12 @@ fn one(page: &mut Page, views: &Views, o: &DynamicObject, hc: &HostedCluster, no
     let been = naming::annotation(hc, annotation::HAS_BEEN_AVAILABLE).is_some();
     if let Some(made) = made.filter(|_| !been && deleting.is_none()) {
         let help = "Seconds since creation of a cluster that was never available.";
-        page.add("hypershift_cluster_waiting_initial_availability_duration_seconds", help, l(), seconds(made, now));
+        page.add(
+            "hypershift_cluster_waiting_initial_availability_duration_seconds",
+            help,
+            l(),
+            seconds(made, now),
+        );
     }
     let history = status["version"]["history"].as_array().cloned().unwrap_or_default();
     let complete = history.iter().any(|e| e["state"] == "Completed");
@@ -128,20 +145,33 @@ fn one(page: &mut Page, views: &Views, o: &DynamicObject, hc: &HostedCluster, no
     if let Some(since) = deleting {
         let help = "Seconds since a deletion began that is not over.";
         page.add("hypershift_cluster_deleting_duration_seconds", help, l(), seconds(since, now));
-        if views.planes.get(&naming::namespace(hc), naming::name(hc)).is_some() && !all.is_true(c::CLOUD_RESOURCES_DESTROYED) {
+        if views.planes.get(&naming::namespace(hc), naming::name(hc)).is_some()
+            && !all.is_true(c::CLOUD_RESOURCES_DESTROYED)
+        {
             let help = "Seconds since the guest was asked to remove what it made in the cloud.";
-            page.add("hypershift_cluster_guest_cloud_resources_deleting_duration_seconds", help, l(), seconds(since, now));
+            page.add(
+                "hypershift_cluster_guest_cloud_resources_deleting_duration_seconds",
+                help,
+                l(),
+                seconds(since, now),
+            );
         }
     }
     let flag = |yes: bool| if yes { 1.0 } else { 0.0 };
-    let labelled = |key: &str| hc.metadata.labels.as_ref().is_some_and(|l| l.get(key).is_some_and(|v| v == "true"));
+    let labelled =
+        |key: &str| hc.metadata.labels.as_ref().is_some_and(|l| l.get(key).is_some_and(|v| v == "true"));
     page.add(
         "hypershift_cluster_limited_support_enabled",
         "Whether support is limited.",
         l(),
         flag(labelled(LIMITED_SUPPORT)),
     );
-    page.add("hypershift_cluster_silence_alerts", "Whether alerts are silenced.", l(), flag(labelled(SILENCED)));
+    page.add(
+        "hypershift_cluster_silence_alerts",
+        "Whether alerts are silenced.",
+        l(),
+        flag(labelled(SILENCED)),
+    );
     proxy(page, hc, &all, &l);
     if let Some(azure) = &hc.spec.shared.platform.azure {
         let pull = azure.container_registry.is_some();
@@ -161,7 +191,12 @@ fn one(page: &mut Page, views: &Views, o: &DynamicObject, hc: &HostedCluster, no
         if azure.azure_authentication_config.is_managed() {
             let id = naming::annotation(hc, annotation::AZURE_RESOURCE_ID).unwrap_or_default();
             let all: Vec<(&str, &str)> = who.iter().copied().chain([("resource_id", id)]).collect();
-            page.add("hosted_cluster_managed_azure_info", "The id of a managed cluster in Azure.", labels(&all), 1.0);
+            page.add(
+                "hosted_cluster_managed_azure_info",
+                "The id of a managed cluster in Azure.",
+                labels(&all),
+                1.0,
+            );
         }
     }
     let stuck = all.get(c::ETCD_RECOVERY_ACTIVE).is_some_and(|x| x.reason == "EtcdRecoveryJobFailed");

@@ -35,7 +35,9 @@ pub fn hint(kind: &str) -> &'static str {
             "give the identity its role (`zaffre create infra azure … --assign-identity-roles`), or correct its client id"
         }
         c::RECONCILIATION_SUCCEEDED => "it is tried again; the message says what was refused",
-        c::INFRASTRUCTURE_READY => "see the Services of the control plane's namespace: a load balancer must give an address",
+        c::INFRASTRUCTURE_READY => {
+            "see the Services of the control plane's namespace: a load balancer must give an address"
+        }
         c::ETCD_AVAILABLE => "see the pods and volumes of StatefulSet etcd",
         c::KUBE_API_SERVER_AVAILABLE => "see the pods of Deployment kube-apiserver",
         c::IGNITION_ENDPOINT_AVAILABLE => "see the pods of Deployment ignition-server",
@@ -46,7 +48,9 @@ pub fn hint(kind: &str) -> &'static str {
         c::DATA_PLANE_CONNECTION_AVAILABLE | c::CONTROL_PLANE_CONNECTION_AVAILABLE => {
             "needs nodes: see the NodePools and the konnectivity agents on them"
         }
-        c::VALID_AZURE_KMS_CONFIG => "see that the key exists and the identity may encrypt and decrypt with it",
+        c::VALID_AZURE_KMS_CONFIG => {
+            "see that the key exists and the identity may encrypt and decrypt with it"
+        }
         _ => "",
     }
 }

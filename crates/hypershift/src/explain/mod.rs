@@ -121,7 +121,8 @@ pub fn explain(facts: &Facts) -> Node {
     let deleting = meta["deletionTimestamp"].as_str();
     let mut parts = Vec::new();
     if let Some(since) = deleting {
-        let mut node = all.get(DELETION_BLOCKED).map_or_else(|| Node::new("deletion", State::Waiting), condition);
+        let mut node =
+            all.get(DELETION_BLOCKED).map_or_else(|| Node::new("deletion", State::Waiting), condition);
         node.name = "deletion".to_owned();
         node.since = Some(since.to_owned());
         if node.state == State::Ready {
@@ -131,25 +132,33 @@ pub fn explain(facts: &Facts) -> Node {
         parts.push(node);
         parts.extend(all.get(c::CLOUD_RESOURCES_DESTROYED).map(condition));
     }
-    parts.push(group("what was asked for", &all, &[
-        c::RECONCILIATION_ACTIVE,
-        c::SUPPORTED_HOSTED_CLUSTER,
-        c::VALID_CONFIGURATION,
-        c::VALID_RELEASE_IMAGE,
-        c::VALID_PROXY_CONFIGURATION,
-        c::PLATFORM_CREDENTIALS_FOUND,
-        c::RECONCILIATION_SUCCEEDED,
-    ]));
+    parts.push(group(
+        "what was asked for",
+        &all,
+        &[
+            c::RECONCILIATION_ACTIVE,
+            c::SUPPORTED_HOSTED_CLUSTER,
+            c::VALID_CONFIGURATION,
+            c::VALID_RELEASE_IMAGE,
+            c::VALID_PROXY_CONFIGURATION,
+            c::PLATFORM_CREDENTIALS_FOUND,
+            c::RECONCILIATION_SUCCEEDED,
+        ],
+    ));
     parts.push(plane(facts, &all));
-    parts.push(group("guest", &all, &[
-        c::CONFIG_OPERATOR_RECONCILIATION_SUCCEEDED,
-        c::CLUSTER_VERSION_AVAILABLE,
-        c::CLUSTER_VERSION_SUCCEEDING,
-        c::CLUSTER_VERSION_PROGRESSING,
-        c::CLUSTER_VERSION_UPGRADEABLE,
-        c::CONTROL_PLANE_CONNECTION_AVAILABLE,
-        c::DATA_PLANE_CONNECTION_AVAILABLE,
-    ]));
+    parts.push(group(
+        "guest",
+        &all,
+        &[
+            c::CONFIG_OPERATOR_RECONCILIATION_SUCCEEDED,
+            c::CLUSTER_VERSION_AVAILABLE,
+            c::CLUSTER_VERSION_SUCCEEDING,
+            c::CLUSTER_VERSION_PROGRESSING,
+            c::CLUSTER_VERSION_UPGRADEABLE,
+            c::CONTROL_PLANE_CONNECTION_AVAILABLE,
+            c::DATA_PLANE_CONNECTION_AVAILABLE,
+        ],
+    ));
     if !facts.pools.is_empty() {
         parts.push(Node::of("node pools", facts.pools.iter().map(pool).collect()));
     }
@@ -203,7 +212,10 @@ fn plane(facts: &Facts, all: &Conditions) -> Node {
 fn component(o: &Value) -> Node {
     let all = Conditions::of(&o["status"]);
     let name = word(&o["metadata"]["name"]);
-    let worst = ["Available", "RolloutComplete"].into_iter().filter_map(|k| all.get(k)).find(|f| f.status != Status::True);
+    let worst = ["Available", "RolloutComplete"]
+        .into_iter()
+        .filter_map(|k| all.get(k))
+        .find(|f| f.status != Status::True);
     let Some(worst) = worst else {
         let state = if all.get("Available").is_some() { State::Ready } else { State::Unknown };
         let mut node = Node::new(name, state);
@@ -227,7 +239,14 @@ fn component(o: &Value) -> Node {
 
 fn pool(o: &Value) -> Node {
     let all = Conditions::of(&o["status"]);
-    let kinds = ["ValidReleaseImage", "ValidPlatformConfig", "ReachedIgnitionEndpoint", "AllMachinesReady", "AllNodesHealthy", "Ready"];
+    let kinds = [
+        "ValidReleaseImage",
+        "ValidPlatformConfig",
+        "ReachedIgnitionEndpoint",
+        "AllMachinesReady",
+        "AllNodesHealthy",
+        "Ready",
+    ];
     let parts: Vec<Node> = kinds.iter().filter_map(|k| all.get(k)).map(condition).collect();
     Node::of(word(&o["metadata"]["name"]), parts)
 }

@@ -32,7 +32,8 @@ pub async fn facts(client: &Client, namespace: &str, name: &str) -> Result<Facts
     let failed = |what: String| move |e| Error::Read { what, source: Box::new(e) };
     let api = kinds::CLUSTER.api(client, namespace);
     let cluster = api.get_opt(name).await.map_err(failed(format!("HostedCluster {namespace}/{name}")))?;
-    let cluster = cluster.ok_or_else(|| Error::Absent { namespace: namespace.to_owned(), name: name.to_owned() })?;
+    let cluster =
+        cluster.ok_or_else(|| Error::Absent { namespace: namespace.to_owned(), name: name.to_owned() })?;
     let inside = apis::naming::control_plane_namespace(namespace, name);
     let plane = match kinds::PLANE.api(client, &inside).get_opt(name).await {
         Ok(plane) => plane.and_then(|o| serde_json::to_value(o).ok()),

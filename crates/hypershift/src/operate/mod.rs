@@ -405,7 +405,12 @@ fn bound(seen: &DynamicObject, mut patch: Value) -> Value {
 
 impl Operator {
     /// What [`crate::explain`] needs, from views and from what this controller waits for.
-    pub fn facts(&self, handle: &reconcile::Handle, namespace: &str, name: &str) -> Option<crate::explain::Facts> {
+    pub fn facts(
+        &self,
+        handle: &reconcile::Handle,
+        namespace: &str,
+        name: &str,
+    ) -> Option<crate::explain::Facts> {
         let cluster = self.views.clusters.get(namespace, name)?;
         let inside = apis::naming::control_plane_namespace(namespace, name);
         let value = |o: &DynamicObject| serde_json::to_value(o).unwrap_or_default();

@@ -6,7 +6,9 @@
 use super::{Asked, Preflight, Verdict};
 use arm::ResourceId;
 use arm::types::{Permission, RoleAssignment};
-use azure::ops::{ResourceGroups, RoleAssignments, RoleDefinitions, SecurityGroups, Subnets, VirtualNetworks};
+use azure::ops::{
+    ResourceGroups, RoleAssignments, RoleDefinitions, SecurityGroups, Subnets, VirtualNetworks,
+};
 use azure::{Client, Error};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -23,8 +25,18 @@ enum Place {
 /// What each component will do first, where. Not all that it may ever do: what shows that its role is there.
 const NEEDED: &[(&str, &str, Place, &str)] = &[
     ("cloud-provider", "cloudProvider", Place::Group, "Microsoft.Network/loadBalancers/write"),
-    ("cloud-provider", "cloudProvider", Place::SecurityGroup, "Microsoft.Network/networkSecurityGroups/write"),
-    ("cloud-provider", "cloudProvider", Place::Network, "Microsoft.Network/virtualNetworks/subnets/join/action"),
+    (
+        "cloud-provider",
+        "cloudProvider",
+        Place::SecurityGroup,
+        "Microsoft.Network/networkSecurityGroups/write",
+    ),
+    (
+        "cloud-provider",
+        "cloudProvider",
+        Place::Network,
+        "Microsoft.Network/virtualNetworks/subnets/join/action",
+    ),
     ("ingress", "ingress", Place::Group, "Microsoft.Network/privateDnsZones/A/write"),
     ("azure-disk", "disk", Place::Group, "Microsoft.Compute/disks/write"),
     ("azure-file", "file", Place::Group, "Microsoft.Storage/storageAccounts/write"),
@@ -83,7 +95,8 @@ impl Arm {
             Some(v) => {
                 located(&field("vnetID"), v.location.as_deref(), asked, verdict);
                 let subnet = ResourceId::parse(&asked.subnet).map_err(bad)?;
-                let found = self.client.arm::<Subnets>().find(&subnet).await.map_err(unknown("the subnet"))?;
+                let found =
+                    self.client.arm::<Subnets>().find(&subnet).await.map_err(unknown("the subnet"))?;
                 if found.is_none() {
                     verdict.places.push(missing(&field("subnetID"), &asked.subnet, "subnet"));
                 }
@@ -92,7 +105,11 @@ impl Arm {
         let id = ResourceId::parse(&asked.security_group).map_err(bad)?;
         match self.client.arm::<SecurityGroups>().find(&id).await.map_err(unknown("the security group"))? {
             None => {
-                verdict.places.push(missing(&field("securityGroupID"), &asked.security_group, "security group"));
+                verdict.places.push(missing(
+                    &field("securityGroupID"),
+                    &asked.security_group,
+                    "security group",
+                ));
             }
             Some(g) => located(&field("securityGroupID"), g.location.as_deref(), asked, verdict),
         }
@@ -130,7 +147,8 @@ impl Arm {
                 let id = ResourceId::parse(&role).map_err(|e| Unknown(e.to_string()))?;
                 let definition = self.client.arm::<RoleDefinitions>().find(&id).await;
                 let definition = definition.map_err(unknown("a role"))?;
-                let permissions = definition.and_then(|d| d.properties).and_then(|p| p.permissions).unwrap_or_default();
+                let permissions =
+                    definition.and_then(|d| d.properties).and_then(|p| p.permissions).unwrap_or_default();
                 roles.insert(role.clone(), permissions);
             }
             all.extend(roles.get(&role).into_iter().flatten().cloned());
@@ -173,7 +191,9 @@ impl Arm {
 }
 
 fn missing(field: &str, id: &str, kind: &str) -> String {
-    format!("{field} {id} does not exist: create the {kind}, or correct the id (`az resource show --ids {id}`)")
+    format!(
+        "{field} {id} does not exist: create the {kind}, or correct the id (`az resource show --ids {id}`)"
+    )
 }
 
 fn located(field: &str, location: Option<&str>, asked: &Asked, verdict: &mut Verdict) {
