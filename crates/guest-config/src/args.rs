@@ -6,6 +6,7 @@ use crate::probe::Backends;
 use clock::{Random, SharedClock};
 use kube::Client;
 use reconcile::{Drained, Metrics, Runtime};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,15 @@ pub struct Args {
     /// Kubeconfig of the guest
     #[arg(long, value_name = "FILE")]
     pub target_kubeconfig: PathBuf,
+    /// How to reach the management cluster; inside of it, the service account if not given
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Serve /metrics here
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    pub metrics_address: SocketAddr,
+    /// Serve /healthz and /readyz here
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:6060")]
+    pub health_address: SocketAddr,
     /// Where nodes reach the konnectivity server; as the HostedControlPlane says if empty
     #[arg(long, default_value = "", value_name = "HOST")]
     pub konnectivity_address: String,

@@ -11,6 +11,7 @@ use control_plane::scope::{Management, Release, Scope};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// What the operator is told when it is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +127,7 @@ pub fn facts(hcp: &HostedControlPlane, told: &Told, material: Material) -> Resul
             image: told.image.clone(),
             version: told.version.clone(),
             kubernetes: told.kubernetes.clone(),
-            images: told.images.clone(),
+            images: Arc::new(told.images.clone()),
             ours: told.images.get("zaffre").cloned().unwrap_or_default(),
             registry_overrides: String::new(),
         },

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod cleanup;
+mod commands;
 mod golden;
 mod keeping;
 mod reencryption;

@@ -155,3 +155,45 @@ fn a_report_is_silent_when_there_is_no_news_and_repeats_what_it_does_not_know() 
         (&first["conditions"], &first["versionStatus"])
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_an_empty_guest_to_a_complete_version() {
+    let w = World::start(plane()).await;
+    let running = w.operator();
+    let components =
+        ["hyperkube", "cluster-dns-operator", "cluster-storage-operator"].map(str::to_owned).into();
+    let payload = cluster_version::Payload {
+        version: "4.19.3".into(),
+        image: "quay.example/ocp-release:4.19.3".into(),
+        components,
+    };
+    let around = cluster_version::Around {
+        guest: w.guest.client(),
+        payload,
+        clock: w.clock.clone(),
+        random: clock::Random::seeded(3),
+        metrics: reconcile::Metrics::default(),
+    };
+    let stop = tokio_util::sync::CancellationToken::new();
+    let versions = tokio::spawn(cluster_version::run(around, stop.clone()));
+    w.condition("ClusterVersionProgressing", "True").await;
+    let o = w.planes().get("demo").await.unwrap();
+    assert_eq!(o.data["status"]["versionStatus"]["history"][0]["state"], "Partial");
+    let updates = o.data["status"]["versionStatus"].as_object().unwrap().get("availableUpdates");
+    assert_eq!(updates, Some(&Value::Null), "not known, and said so");
+    let nodes = w.of(&w.guest.client(), &Kind::of_cluster::<Node>(), "");
+    nodes
+        .create(&Default::default(), &serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap())
+        .await
+        .unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    nodes.patch_status("n1", &PatchParams::default(), &Patch::Merge(&ready)).await.unwrap();
+    w.condition("ClusterVersionAvailable", "True").await;
+    let done = |o: Option<&kube::core::DynamicObject>| {
+        o.is_some_and(|o| o.data["status"]["versionStatus"]["history"][0]["state"] == "Completed")
+    };
+    w.until("a complete version", w.planes(), "demo", done).await;
+    stop.cancel();
+    versions.await.unwrap();
+    running.stop().await;
+}

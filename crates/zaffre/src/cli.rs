@@ -1,6 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
 pub mod azure;
+pub mod explain;
 pub mod operators;
 pub mod prereqs;
 pub mod shared;
@@ -51,6 +52,21 @@ pub enum Command {
     /// Find what stands in the way, and the commands that clear it
     #[command(subcommand)]
     Doctor(prereqs::Doctor),
+    /// Run a region on this machine: Azure, a management cluster, and the operators of hosted clusters
+    ///
+    /// Prints `ready https://HOST:PORT` (the management cluster) on standard output once it serves, then how to use it,
+    /// and runs until Ctrl-C or SIGTERM. Azure is simulated; the API servers of hosted clusters, their etcd, tokens and
+    /// certificates are real. Pods without a built-in program are simulated, and say so (annotation
+    /// zaffre.io/simulated).
+    #[command(after_help = "Examples:\n  \
+        zaffre up --env-out env &\n  \
+        export KUBECONFIG=kubeconfig && . ./env\n  \
+        kubectl get hostedclusters -A -w\n  \
+        zaffre explain hostedcluster demo -n clusters")]
+    Up(UpArgs),
+    /// Tell why something is as it is: what is ready, what waits for what, since when, what to do
+    #[command(subcommand)]
+    Explain(explain::Explain),
     /// Run one part of the system in the foreground
     Serve(Serve),
     /// Ask a running Azure simulator what happened: journal, leaks, rights
@@ -109,6 +125,23 @@ pub enum ServeWhat {
         zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
         kubectl -n clusters-demo get controlplanecomponents")]
     ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
+    /// The config operator of one hosted cluster: between its control plane and the cluster itself
+    ///
+    /// Keeps in the guest what the HostedCluster decides (configuration, authorities, pull secrets, credentials, agents on
+    /// nodes, policies that protect all this), and reports the guest's version and connections in the status of the
+    /// HostedControlPlane. When the cluster is deleted, it removes what the guest made in Azure.
+    #[command(
+        visible_alias = "config-operator",
+        after_help = "Examples:\n  \
+        zaffre serve hosted-cluster-config-operator --namespace clusters-demo --hosted-control-plane demo \\\n    \
+        --kubeconfig management --target-kubeconfig guest\n  \
+        kubectl -n clusters-demo get hostedcontrolplane demo -o yaml     conditions ClusterVersion… and ConfigOperator…"
+    )]
+    HostedClusterConfigOperator(guest_config::Args),
+    /// Note in a guest, once a minute, that pods there reach its API server
+    ///
+    /// Runs in the guest; the config operator reads the note. It needs the service account of its pod.
+    KasConnectionChecker(guest_config::checker::Args),
     /// Keep a token of a guest's service account fresh in a file
     ///
     /// The sidecar that gives control plane components their Azure identity: the token is what Entra ID exchanges. The
@@ -127,6 +160,13 @@ pub enum ServeWhat {
         zaffre serve availability-prober --target https://127.0.0.1:6443/readyz --kubeconfig kc \\\n    \
         --required-api=operator.openshift.io,v1,Storage")]
     AvailabilityProber(sidecars::prober::Args),
+    /// Puts a snapshot of etcd into a container of blobs, and ends
+    ///
+    /// The second half of the Job that an HCPEtcdBackup makes; prints where the snapshot is. Who it is to Azure comes from
+    /// the environment, as az and the SDKs read it.
+    #[command(after_help = "Example:\n  \
+        zaffre serve etcd-backup --file snapshot.db --storage-account backups --container etcd --blob demo/1.db")]
+    EtcdBackup(control_plane::etcd::upload::UploadArgs),
 }
 
 #[derive(Debug, Args)]
@@ -184,6 +224,31 @@ pub enum Controllers {
     System,
     /// None: the bare API server
     None,
+}
+
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Keep everything in this directory; without it the world ends with the process
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Address of the management cluster's API; port 0 for any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub listen: std::net::SocketAddr,
+    /// Write the management cluster's kubeconfig here
+    #[arg(long, value_name = "FILE", default_value = "kubeconfig")]
+    pub kubeconfig_out: PathBuf,
+    /// Write the environment for az, the SDKs and zaffre here, to be sourced
+    #[arg(long, value_name = "FILE")]
+    pub env_out: Option<PathBuf>,
+    /// Write the Owner's credentials here, for --azure-creds
+    #[arg(long, value_name = "FILE")]
+    pub creds_out: Option<PathBuf>,
+    /// The same seed gives the same tenant, subscription and clients
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub seed: u64,
+    /// Print the ready line only
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,10 +3,12 @@
 mod azure;
 mod cli;
 mod demo;
+mod explain;
 mod living;
 mod output;
 mod prereqs;
 mod serve;
+mod up;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -39,6 +41,8 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
             runtime.block_on(prereqs::destroy(what, true))
         }
         cli::Command::Doctor(what) => runtime.block_on(prereqs::doctor(what)),
+        cli::Command::Up(args) => done(runtime.block_on(up::run(args))),
+        cli::Command::Explain(what) => done(runtime.block_on(explain::run(what))),
         cli::Command::Serve(cli::Serve { what }) => runtime.block_on(serve::run(what)),
         cli::Command::Azure(args) => done(runtime.block_on(azure::run(args))),
         cli::Command::Demo(args) => done(runtime.block_on(demo::run(args))),

@@ -2,7 +2,7 @@
 
 use super::{Operator, age, asking, is_deleting, seconds};
 use crate::facts::Serving;
-use crate::plan::{LABEL, Mode, Plan, plan};
+use crate::plan::{Item, LABEL, Mode, Plan, plan};
 use apis::conditions::{hosted_cluster as condition, reason};
 use apis::hypershift::HostedControlPlane;
 use futures::StreamExt;
@@ -15,22 +15,26 @@ use reconcile::{Applied, Desired, Failure, Kind, ObjectRef, Outcome, Owner, Prun
 use serde_json::Value;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
 /// Kinds whose changes are told by a watch; see [`super::watches`].
-pub(super) fn watched() -> [Kind; 11] {
-    [
-        Kind::of_cluster::<k8s::core::v1::Namespace>(),
-        Kind::of::<k8s::core::v1::ConfigMap>(),
-        Kind::of::<k8s::core::v1::Secret>(),
-        Kind::of::<k8s::apps::v1::DaemonSet>(),
-        Kind::of_cluster::<k8s::rbac::v1::ClusterRole>(),
-        Kind::of_cluster::<k8s::rbac::v1::ClusterRoleBinding>(),
-        Kind::of::<k8s::rbac::v1::Role>(),
-        Kind::of::<k8s::rbac::v1::RoleBinding>(),
-        Kind::of::<k8s::discovery::v1::EndpointSlice>(),
-        Kind::of_cluster::<k8s::admissionregistration::v1::ValidatingAdmissionPolicy>(),
-        Kind::of_cluster::<k8s::admissionregistration::v1::ValidatingAdmissionPolicyBinding>(),
-    ]
+pub(super) fn watched() -> &'static [Kind; 11] {
+    static ALL: LazyLock<[Kind; 11]> = LazyLock::new(|| {
+        [
+            Kind::of_cluster::<k8s::core::v1::Namespace>(),
+            Kind::of::<k8s::core::v1::ConfigMap>(),
+            Kind::of::<k8s::core::v1::Secret>(),
+            Kind::of::<k8s::apps::v1::DaemonSet>(),
+            Kind::of_cluster::<k8s::rbac::v1::ClusterRole>(),
+            Kind::of_cluster::<k8s::rbac::v1::ClusterRoleBinding>(),
+            Kind::of::<k8s::rbac::v1::Role>(),
+            Kind::of::<k8s::rbac::v1::RoleBinding>(),
+            Kind::of::<k8s::discovery::v1::EndpointSlice>(),
+            Kind::of_cluster::<k8s::admissionregistration::v1::ValidatingAdmissionPolicy>(),
+            Kind::of_cluster::<k8s::admissionregistration::v1::ValidatingAdmissionPolicyBinding>(),
+        ]
+    });
+    &ALL
 }
 
 /// Kinds of which we remove what is no longer planned. Never those that hold what users made.
@@ -70,6 +74,15 @@ impl Memo {
     fn clear(&self) {
         self.0.lock().clear();
     }
+}
+
+/// What a pass over the plan did.
+#[derive(Default)]
+struct Wrote {
+    /// Everything that is planned.
+    all: Vec<ObjectRef>,
+    /// A policy had to be put right.
+    corrected: bool,
 }
 
 impl Operator {
@@ -114,61 +127,67 @@ impl Operator {
 
     async fn write(&self, hcp: &HostedControlPlane) -> Result<(Plan, Serving), Failure> {
         let f = self.gather(hcp).await?;
-        let p = plan(&f);
-        let corrected = self.apply(&p).await?;
-        if corrected {
+        let mut p = plan(&f);
+        let mut wrote = self.apply(&mut p).await?;
+        if wrote.corrected {
             // Somebody had a policy out of the way: what it protects may have been changed.
             self.memo.clear();
-            self.apply(&p).await?;
+            p = plan(&f);
+            wrote = self.apply(&mut p).await?;
         }
-        let keep: Vec<ObjectRef> = {
-            let kinds = crate::kinds::all();
-            p.items.iter().filter_map(|i| kinds.locate(&i.object).ok()).collect()
-        };
         // What is not planned because something is lacking is not unwanted.
         if p.lacking.is_empty() {
             let prune = Prune::new(Owner::label(LABEL.0, LABEL.1), "", prunable());
-            self.applier.prune(&prune, &keep).await?.into_result()?;
+            self.applier.prune(&prune, &wrote.all).await?.into_result()?;
         }
         Ok((p, f.serving))
     }
 
-    /// Says whether a policy had to be put right.
-    async fn apply(&self, p: &Plan) -> Result<bool, Failure> {
+    /// Writes the items of a plan, which are used up.
+    async fn apply(&self, p: &mut Plan) -> Result<Wrote, Failure> {
         let now = self.clock.now();
         let mut first: Option<Failure> = None;
-        let (mut once, mut keep, mut statuses) = (Vec::new(), Vec::new(), Vec::new());
-        for item in &p.items {
-            let desired = self.applier.desired(item.object.clone())?;
-            let content = hash(&desired.manifest().to_string());
-            let is_watched = watched().contains(&desired.at().kind);
-            if let Some(status) = &item.status {
-                statuses.push((desired.at().clone(), status));
-            }
-            if !is_watched
-                && self.memo.knows(desired.at(), 0, if item.mode == Mode::Once { 0 } else { content }, now)
-            {
-                continue;
-            }
-            match item.mode {
-                Mode::Once => once.push(desired),
-                Mode::Keep => keep.push((desired, content, is_watched)),
+        // Definitions before what they define.
+        let mut absent = Vec::new();
+        for definition in &p.definitions {
+            let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+            if !self.memo.knows(&crate::kinds::DEFINITION.at("", name), 0, 0, now) {
+                absent.push(self.applier.desired((*definition).clone())?);
             }
         }
-        // Definitions before what they define.
-        let (definitions, others): (Vec<Desired>, Vec<Desired>) =
-            once.into_iter().partition(|d| d.at().kind == crate::kinds::DEFINITION);
-        self.create(definitions, now, &mut first).await;
-        let objects: Vec<Desired> = keep.iter().map(|(d, _, _)| d.clone()).collect();
-        let report = self.applier.apply_all(&objects).await;
-        let mut corrected = false;
-        for ((at, result), (_, content, is_watched)) in report.results.into_iter().zip(&keep) {
+        self.create(absent, now, &mut first).await;
+        let mut wrote = Wrote::default();
+        let (mut once, mut keep, mut about, mut statuses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for Item { object, status, mode } in std::mem::take(&mut p.items) {
+            let desired = self.applier.desired(object)?;
+            let at = desired.at().clone();
+            wrote.all.push(at.clone());
+            statuses.extend(status.map(|s| (at.clone(), s)));
+            // Of those that are watched, the ledger knows.
+            let content = match (mode, watched().contains(&at.kind)) {
+                (Mode::Once, _) => Some(0),
+                (Mode::Keep, true) => None,
+                (Mode::Keep, false) => Some(hash(&desired.manifest().to_string())),
+            };
+            if content.is_some_and(|c| self.memo.knows(&at, 0, c, now)) {
+                continue;
+            }
+            match mode {
+                Mode::Once => once.push(desired),
+                Mode::Keep => {
+                    keep.push(desired);
+                    about.push(content);
+                }
+            }
+        }
+        let report = self.applier.apply_all(&keep).await;
+        for ((at, result), content) in report.results.into_iter().zip(about) {
             match result {
                 Ok(applied) => {
-                    corrected |= matches!(applied, Applied::Corrected { .. })
+                    wrote.corrected |= matches!(applied, Applied::Corrected { .. })
                         && at.kind.kind.starts_with("ValidatingAdmission");
-                    if !is_watched {
-                        self.memo.put(&at, 0, *content, now);
+                    if let Some(content) = content {
+                        self.memo.put(&at, 0, content, now);
                     }
                 }
                 Err(e) => {
@@ -176,16 +195,13 @@ impl Operator {
                 }
             }
         }
-        self.create(others, now, &mut first).await;
-        for (at, status) in statuses {
-            if let Err(e) = self.state(&at, status, now).await {
+        self.create(once, now, &mut first).await;
+        for (at, status) in &statuses {
+            if let Err(e) = self.state(at, status, now).await {
                 first.get_or_insert(e);
             }
         }
-        match first {
-            Some(e) => Err(e),
-            None => Ok(corrected),
-        }
+        first.map_or(Ok(wrote), Err)
     }
 
     /// Makes what is absent, several at a time.

@@ -111,8 +111,12 @@ pub fn report(
     nodes: usize,
     now: Timestamp,
 ) -> Option<Value> {
-    let before: Conditions =
-        Conditions::of(seen).iter().filter(|c| OURS.contains(&c.kind.as_str())).cloned().collect();
+    // While no key was ever changed, the control-plane operator says what there is to say of encryption.
+    let is_rotated = seen["secretEncryption"]["history"].as_array().is_some_and(|h| !h.is_empty());
+    let is_ours = |kind: &str| {
+        OURS.contains(&kind) && (is_rotated || kind != condition::ETCD_DATA_ENCRYPTION_UP_TO_DATE)
+    };
+    let before: Conditions = Conditions::of(seen).iter().filter(|c| is_ours(&c.kind)).cloned().collect();
     let mut all = before.clone();
     for finding in found {
         all.set(finding, generation, now);

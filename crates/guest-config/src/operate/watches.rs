@@ -90,7 +90,7 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
     runtime.watch(here(&Kind::of::<ConfigMap>()).into_sink(config_maps).wakes(handle.keys(given)));
     for kind in watched() {
         let ours =
-            Watch::metadata(&guest, &kind).labels(Expression::Equal(LABEL.0.to_owned(), LABEL.1.to_owned()));
+            Watch::metadata(&guest, kind).labels(Expression::Equal(LABEL.0.to_owned(), LABEL.1.to_owned()));
         runtime.watch(ours.into_sink(ledger.clone()).wakes(handle.keys(|_, keys| keys.push(RESOURCES))));
     }
     let version = Watch::whole(&guest, &kinds::CLUSTER_VERSION).name("version").optional();

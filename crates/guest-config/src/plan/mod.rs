@@ -44,6 +44,8 @@ pub struct Item {
 /// Everything, in an order in which it can be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// Definitions, to be made if absent: they are the payload's, as soon as it brings them.
+    pub definitions: Vec<&'static Value>,
     pub items: Vec<Item>,
     /// What the control plane's namespace does not have yet, and which objects wait for it.
     pub lacking: Vec<String>,
@@ -137,13 +139,9 @@ fn missing_image<'a>(f: &Facts, document: &'a Value) -> Option<&'a str> {
 /// What the guest should have.
 pub fn plan(f: &Facts) -> Plan {
     let mut p = Plan::default();
-    for definition in definitions::always() {
-        p.once(definition.clone());
-    }
+    p.definitions.extend(definitions::always());
     if f.serving == Serving::Definitions {
-        for definition in definitions::instead() {
-            p.once(definition.clone());
-        }
+        p.definitions.extend(definitions::instead());
     }
     p.asset(f, &NAMESPACES, Mode::Keep);
     p.asset(f, &RBAC, Mode::Keep);
@@ -155,10 +153,7 @@ pub fn plan(f: &Facts) -> Plan {
     aggregated::plan(f, &mut p);
     operators::plan(f, &mut p);
     for item in &mut p.items {
-        // Definitions are the payload's, as soon as it brings them.
-        if item.object["kind"] != "CustomResourceDefinition" {
-            item.object = labelled(item.object.take());
-        }
+        item.object = labelled(item.object.take());
     }
     p
 }

@@ -21,15 +21,9 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     // Listen for signals first: one that comes during start must end us in order, too.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let system_roots = SYSTEM_ROOTS.iter().find_map(|path| std::fs::read_to_string(path).ok());
-    let config = config(&args, system_roots.as_deref())?;
+    let config = config(&args, system_roots().as_deref())?;
     let sim = AzureSim::start(config).await.map_err(|e| explained(e, &args))?;
-    if let Some(path) = &args.env_out {
-        write_env(&sim, path, system_roots.as_deref())?;
-    }
-    if let Some(path) = &args.creds_out {
-        private(path, &sim.creds().file())?;
-    }
+    write_access(&sim, args.env_out.as_deref(), args.creds_out.as_deref())?;
     output::line(&format!("ready {}", sim.arm_url()));
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -37,6 +31,18 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     sim.stop();
     Ok(())
+}
+
+fn system_roots() -> Option<String> {
+    SYSTEM_ROOTS.iter().find_map(|path| std::fs::read_to_string(path).ok())
+}
+
+/// What clients need to use it: an environment to source, and the Owner's credentials.
+pub fn write_access(sim: &AzureSim, env: Option<&Path>, creds: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(path) = env {
+        write_env(sim, path, system_roots().as_deref())?;
+    }
+    creds.map_or(Ok(()), |path| private(path, &sim.creds().file()))
 }
 
 fn config(args: &ServeArgs, system_roots: Option<&str>) -> anyhow::Result<Config> {

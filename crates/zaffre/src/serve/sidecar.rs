@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Cancelled by the first signal that asks to end.
-fn until_told() -> anyhow::Result<CancellationToken> {
+pub(super) fn until_told() -> anyhow::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = CancellationToken::new();
