@@ -162,7 +162,7 @@ pub(crate) fn routed(mut config: kube::Config, place: &dyn Place) -> Result<kube
     let url = config.cluster_url.clone();
     let bad = || ConnectError::Url(url.to_string());
     let host = url.host().ok_or_else(bad)?.trim_matches(['[', ']']).to_owned();
-    let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("http") { 80 } else { 443 });
+    let port = url.port_u16().unwrap_or_else(|| if url.scheme_str() == Some("http") { 80 } else { 443 });
     let found =
         place.route(&host, port).map_err(|why| ConnectError::Route { host: host.clone(), port, why })?;
     if let Some(address) = found {
