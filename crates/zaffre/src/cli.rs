@@ -125,13 +125,6 @@ pub enum ServeWhat {
         zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
         kubectl -n clusters-demo get controlplanecomponents")]
     ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
-    /// Puts a snapshot of etcd into a container of blobs, and ends
-    ///
-    /// The second half of the Job that an HCPEtcdBackup makes; prints where the snapshot is. Who it is to Azure comes from
-    /// the environment, as az and the SDKs read it.
-    #[command(after_help = "Example:\n  \
-        zaffre serve etcd-backup --file snapshot.db --storage-account backups --container etcd --blob demo/1.db")]
-    EtcdBackup(control_plane::etcd::upload::UploadArgs),
     /// The config operator of one hosted cluster: between its control plane and the cluster itself
     ///
     /// Keeps in the guest what the HostedCluster decides (configuration, authorities, pull secrets, credentials, agents on
@@ -167,6 +160,13 @@ pub enum ServeWhat {
         zaffre serve availability-prober --target https://127.0.0.1:6443/readyz --kubeconfig kc \\\n    \
         --required-api=operator.openshift.io,v1,Storage")]
     AvailabilityProber(sidecars::prober::Args),
+    /// Puts a snapshot of etcd into a container of blobs, and ends
+    ///
+    /// The second half of the Job that an HCPEtcdBackup makes; prints where the snapshot is. Who it is to Azure comes from
+    /// the environment, as az and the SDKs read it.
+    #[command(after_help = "Example:\n  \
+        zaffre serve etcd-backup --file snapshot.db --storage-account backups --container etcd --blob demo/1.db")]
+    EtcdBackup(control_plane::etcd::upload::UploadArgs),
 }
 
 #[derive(Debug, Args)]

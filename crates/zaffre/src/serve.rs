@@ -16,14 +16,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Uploads a snapshot.
-async fn etcd_backup(args: control_plane::etcd::upload::UploadArgs) -> anyhow::Result<()> {
-    let env = ::azure::Env::of_process();
-    let url = control_plane::etcd::upload::upload(&env, &args, &args.file).await?;
-    output::line(&format!("the snapshot is at {url}"));
-    Ok(())
-}
-
 pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
     match what {
         ServeWhat::Kube(args) => Box::pin(kube(args)).await?,
@@ -36,6 +28,14 @@ pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
         ServeWhat::AvailabilityProber(args) => return sidecar::availability_prober(args).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Uploads a snapshot.
+async fn etcd_backup(args: control_plane::etcd::upload::UploadArgs) -> anyhow::Result<()> {
+    let env = ::azure::Env::of_process();
+    let url = control_plane::etcd::upload::upload(&env, &args, &args.file).await?;
+    output::line(&format!("the snapshot is at {url}"));
+    Ok(())
 }
 
 async fn kube(args: KubeArgs) -> anyhow::Result<()> {
