@@ -63,6 +63,7 @@ pub fn hypershift_crds() -> Vec<CustomResourceDefinition> {
         definition::<NodePool>(),
         definition::<HostedControlPlane>(),
         definition::<ControlPlaneComponent>(),
+        definition::<HCPEtcdBackup>(),
         definition::<AzurePrivateLinkService>(),
         definition::<CertificateSigningRequestApproval>(),
         definition::<CertificateRevocationRequest>(),

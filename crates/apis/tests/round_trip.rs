@@ -24,7 +24,7 @@ fn typed(kind: &str, object: &Value) -> Result<Value, serde_json::Error> {
     }
     kinds! {
         hypershift::{HostedCluster, NodePool, HostedControlPlane, ControlPlaneComponent, AzurePrivateLinkService,
-            CertificateSigningRequestApproval, CertificateRevocationRequest}
+            HCPEtcdBackup, CertificateSigningRequestApproval, CertificateRevocationRequest}
         capi::{Cluster, MachineDeployment, MachineSet, Machine, MachineHealthCheck}
         capz::{AzureCluster, AzureClusterIdentity, AzureMachine, AzureMachineTemplate}
         openshift::{Route, ClusterVersion, ClusterOperator, Infrastructure, APIServer, Authentication, Build, DNS, FeatureGate,

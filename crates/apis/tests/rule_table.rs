@@ -37,6 +37,10 @@ fn revocation() -> Value {
     kind("CertificateRevocationRequest")
 }
 
+fn backup() -> Value {
+    kind("HCPEtcdBackup")
+}
+
 const AZURE: &str = "/spec/platform/azure";
 #[rustfmt::skip]
 const PRIVATE_LINK: Change = &[
@@ -160,6 +164,8 @@ pub const CREATE: &[Case] = &[
     case(pls, &[], &[("/spec/guestVNetID", r#""vnet""#)], "guestVNetID must be /subscriptions/"),
     case(pls, &[], &[("/spec/guestSubnetID", r#""/subscriptions/s/resourceGroups/g./providers/Microsoft.Network/virtualNetworks/v/subnets/-""#)], "guestSubnetID: the subnet name"),
     case(pls, &[], &[("/spec/guestSubnetID", r#""x""#)], "guestSubnetID must be /subscriptions/"),
+    case(backup, &[], &[("/spec/storage/azureBlob", "null")], "azureBlob"),
+    case(backup, &[], &[("/spec/storage/azureBlob/keyPrefix", r#""/a""#)], "keyPrefix must neither begin nor end with a slash"),
     case(route, &[], &[("/spec/host", r#""no host""#)], "host must be a domain name"),
     case(route, &[], &[("/spec/path", r#""/a""#)], "path is forbidden when tls.termination is passthrough"),
 ];
@@ -233,5 +239,6 @@ pub const UPDATE: &[Case] = &[
     case(pls, &[("/spec/natSubnetID", r#""/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/vnet/subnets/a""#)], &[("/spec/natSubnetID", r#""/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/vnet/subnets/b""#)], "natSubnetID is immutable once set"),
     case(pls, &[("/spec/baseDomain", r#""a.com""#)], &[("/spec/baseDomain", "null")], "baseDomain is immutable once set: delete the object"),
     case(template, &[], &[("/spec/template/spec/vmSize", r#""b""#)], "template is immutable"),
+    case(backup, &[], &[("/spec/storage/azureBlob/container", r#""other""#)], "storage is immutable: make another HCPEtcdBackup"),
     case(revocation, &[], &[("/spec/signerClass", r#""sre-break-glass""#)], "signerClass is immutable"),
 ];

@@ -147,6 +147,16 @@ pub fn private_link() -> Value {
     )
 }
 
+fn etcd_backup() -> Value {
+    object(
+        "hypershift.openshift.io/v1beta1",
+        "HCPEtcdBackup",
+        json!({"storage": {"storageType": "AzureBlob", "azureBlob": {
+            "storageAccount": "backups", "container": "etcd", "keyPrefix": "east", "credentials": {"name": "backup"},
+        }}}),
+    )
+}
+
 fn machine() -> Value {
     json!({
         "clusterName": "sample", "bootstrap": {"dataSecretName": "user-data"}, "nodeDrainTimeout": "10m",
@@ -173,6 +183,7 @@ pub fn all() -> Vec<Value> {
         hosted_control_plane(),
         bare("hypershift.openshift.io/v1beta1", "ControlPlaneComponent"),
         private_link(),
+        etcd_backup(),
         bare(certificates, "CertificateSigningRequestApproval"),
         object(certificates, "CertificateRevocationRequest", json!({"signerClass": "customer-break-glass"})),
         object(capi, "Cluster", json!({"controlPlaneEndpoint": {"host": "api", "port": 443}})),

@@ -49,6 +49,10 @@ pub struct Args {
     pub serving_key_file: Option<PathBuf>,
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
     pub hypershift: bool,
+    #[arg(long)]
+    pub tls_min_version: Option<String>,
+    #[arg(long)]
+    pub tls_cipher_suites: Option<String>,
     #[arg(long, default_value_t = 2)]
     pub v: u8,
 }

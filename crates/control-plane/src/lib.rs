@@ -23,6 +23,7 @@
 //! * [`encryption`]: how the key of data at rest is changed.
 //! * [`certificates`]: which authorities, certificates, bundles and kubeconfigs there are.
 //!
+//! * [`etcd`]: snapshots and lost members. [`azure_checks`]: what Azure says of a cluster.
 //! * [`operate`]: the controller that keeps all this in a management cluster. Only there a client is known.
 //!
 //! Rejected: a template language (a typo becomes a bad manifest; our words are a closed list and an unknown one is an
@@ -30,11 +31,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod azure_checks;
 pub mod certificates;
 pub mod component;
 pub mod config;
 pub mod defaults;
 pub mod encryption;
+pub mod etcd;
 pub mod facts;
 pub mod inject;
 mod network;

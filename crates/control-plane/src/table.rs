@@ -23,7 +23,7 @@ macro_rules! objects {
 }
 
 /// A component that nothing is special about.
-const PLAIN: Component = Component {
+pub(crate) const PLAIN: Component = Component {
     name: "",
     workload: "",
     objects: None,

@@ -93,7 +93,9 @@ fn an_authority_is_replaced_without_a_gap() {
     };
     let asked = |bundle_in_use, leaves_in_use| {
         move |name: &str| match name {
-            "system-admin-signer" => Known { asked: Some("now".into()), bundle_in_use, leaves_in_use },
+            "system-admin-signer" => {
+                Known { asked: Some("now".into()), bundle_in_use, leaves_in_use, ..Known::default() }
+            }
             _ => Known::default(),
         }
     };
@@ -153,4 +155,36 @@ fn what_is_lost_is_made_again() {
         (Store::names(&next), next.writes[0].why.as_str()),
         (vec!["kcm-server"], "its key is not its own")
     );
+}
+
+/// What is written in each step when everything is replaced at once, and that a step lasts as long as was asked.
+#[test]
+fn all_authorities_step_by_step() {
+    use std::fmt::Write;
+    let scope = managed();
+    let mut store = settled(&scope);
+    let hour = SignedDuration::from_hours(1);
+    let known = |_: &str| Known {
+        asked: Some("now".into()),
+        bundle_in_use: true,
+        leaves_in_use: true,
+        overlap: hour,
+    };
+    let (mut at, mut told) = (now(), String::new());
+    for step in ["announced", "promoted", "retired"] {
+        let next = plan(&scope, &store, &known, at).unwrap();
+        assert!(next.writes.iter().any(|w| w.name == "root-ca"));
+        writeln!(told, "{step}").unwrap();
+        for w in &next.writes {
+            writeln!(told, "  {:?} {}: {}", w.kind, w.name, w.why).unwrap();
+        }
+        store.keep(&next);
+        let early = plan(&scope, &store, &known, at + hour / 2).unwrap();
+        assert_eq!(Store::names(&early), Vec::<&str>::new(), "{step} lasts an hour");
+        assert!(step == "retired" || early.until == Some(at + hour), "{:?}", early.until);
+        at += hour;
+    }
+    let done = plan(&scope, &store, &known, at).unwrap();
+    assert!(done.writes.is_empty() && done.rotating.is_empty());
+    testkit::golden::assert_text(env!("CARGO_MANIFEST_DIR"), "rotation.txt", &told);
 }

@@ -42,6 +42,10 @@ impl Surroundings for Told {
         String::new()
     }
 
+    fn propagation(&self) -> jiff::SignedDuration {
+        jiff::SignedDuration::ZERO
+    }
+
     fn azure<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
         Box::pin(async { self.azure.lock().unwrap().clone().unwrap_or(Verdict::Good) })
     }
@@ -128,6 +132,7 @@ impl World {
         let mut runtime = Runtime::new(clock::system(), &metrics);
         let served = [
             "hypershift.openshift.io/ControlPlaneComponent",
+            "hypershift.openshift.io/HCPEtcdBackup",
             "route.openshift.io/Route",
             "secrets-store.csi.x-k8s.io/SecretProviderClass",
         ];
@@ -176,7 +181,7 @@ impl World {
             conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == status)
         };
         let wait = kube::runtime::wait::await_condition(self.planes(), "demo", seen);
-        match tokio::time::timeout(Duration::from_secs(60), wait).await {
+        match tokio::time::timeout(Duration::from_secs(240), wait).await {
             Ok(o) => o.unwrap().unwrap(),
             Err(_) => {
                 let events = self.api("", "v1", "Event", "events").list(&Default::default()).await.unwrap();
@@ -246,7 +251,7 @@ impl World {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(240), settled).await.unwrap();
     }
 }
 
@@ -278,7 +283,7 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
         first.is_some_and(|f| f["version"] == "4.19.4" && f["state"] == "Completed")
     };
     let wait = kube::runtime::wait::await_condition(w.planes(), "demo", done);
-    let o = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap().unwrap();
+    let o = tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap().unwrap();
     assert_eq!(o.data["status"]["controlPlaneVersion"]["history"].as_array().unwrap().len(), 2);
     assert_eq!(condition(&o, "Available")["status"], "True", "it was never away");
     // Settled: more runs write nothing, and do not even render.
@@ -304,10 +309,10 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
         })
     };
     let wait = kube::runtime::wait::await_condition(deployments, "dns-operator", right);
-    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
     let wait =
         kube::runtime::wait::await_condition(maps, "kas-config", |o: Option<&DynamicObject>| o.is_some());
-    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
     w.settled().await;
     let repaired = w.applies() - before;
     assert!((2..60).contains(&repaired), "{repaired} objects were applied to repair two");
@@ -381,7 +386,7 @@ async fn a_key_is_changed_while_everything_runs() {
     };
     let reach = async |wanted: &'static str| {
         let wait = kube::runtime::wait::await_condition(w.planes(), "demo", state(wanted));
-        tokio::time::timeout(Duration::from_secs(60), wait).await.expect(wanted).unwrap().unwrap()
+        tokio::time::timeout(Duration::from_secs(240), wait).await.expect(wanted).unwrap().unwrap()
     };
     let o = reach("Migrating").await;
     let config = w.api("", "v1", "Secret", "secrets").get("kas-secret-encryption-config").await.unwrap();
@@ -429,5 +434,122 @@ async fn what_azure_does_not_agree_with_is_not_begun() {
     *azure.lock().unwrap() = None;
     w.until("ValidHostedControlPlaneConfiguration", "True").await;
     w.until("InfrastructureReady", "False").await;
+    w.stop.cancel();
+}
+
+/// Snapshots are taken one at a time; what became of them is told on each and on the control plane.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_are_taken_one_at_a_time() {
+    let w = World::start().await;
+    w.create(|_| {}).await;
+    w.give_address().await;
+    w.until("Available", "True").await;
+    let backups = w.api("hypershift.openshift.io", "v1beta1", "HCPEtcdBackup", "hcpetcdbackups");
+    let ask = async |name: &str, blob: Value| {
+        let object = json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HCPEtcdBackup", "metadata": {"name": name},
+            "spec": {"storage": {"storageType": "AzureBlob", "azureBlob": blob}}});
+        backups.create(&Default::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    };
+    let over = async |name: &str, reason: &'static str| {
+        let told = move |o: Option<&DynamicObject>| {
+            let list = o.and_then(|o| o.data["status"]["conditions"].as_array());
+            list.into_iter().flatten().any(|c| c["reason"] == reason)
+        };
+        let wait = kube::runtime::wait::await_condition(backups.clone(), name, told);
+        tokio::time::timeout(Duration::from_secs(240), wait).await.expect(reason).unwrap().unwrap()
+    };
+    // A self-managed control plane has no identity that could write there.
+    ask("nameless", json!({"storageAccount": "backups", "container": "etcd"})).await;
+    let o = over("nameless", "BackupFailed").await;
+    assert!(o.data["status"]["conditions"][0]["message"].as_str().unwrap().contains("azureBlob.credentials"));
+    w.until("EtcdBackupSucceeded", "False").await;
+    let blob = json!({"storageAccount": "backups", "container": "etcd", "keyPrefix": "east", "credentials": {"name": "creds"}});
+    ask("nightly", blob).await;
+    let o = over("nightly", "BackupSucceeded").await;
+    let url = o.data["status"]["snapshotURL"].as_str().unwrap();
+    assert!(
+        url.starts_with("https://backups.blob.core.windows.net/etcd/east/clusters-demo/")
+            && url.ends_with("-nightly.db"),
+        "{url}"
+    );
+    let o = w.until("EtcdBackupSucceeded", "True").await;
+    assert!(condition(&o, "EtcdBackupSucceeded")["message"].as_str().unwrap().contains(url));
+    let job = w.api("batch", "v1", "Job", "jobs").get("etcd-backup-nightly").await.unwrap();
+    let pod = &job.data["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["image"], "quay.example/zaffre:dev");
+    assert_eq!(pod["containers"][0]["envFrom"], json!([{"secretRef": {"name": "creds"}}]));
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "as hardened as any other");
+    w.stop.cancel();
+}
+
+/// One member of three fails whenever it starts: it loses its disk, joins again, and that is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_member_of_etcd_begins_empty() {
+    let w = World::start().await;
+    w.create(|o| o["spec"]["controllerAvailabilityPolicy"] = json!("HighlyAvailable")).await;
+    w.give_address().await;
+    w.until("EtcdAvailable", "True").await;
+    w.until("Available", "True").await;
+    let pods = w.api("", "v1", "Pod", "pods");
+    let claims = w.api("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let (pod, claim) = (pods.get("etcd-1").await.unwrap(), claims.get("data-etcd-1").await.unwrap());
+    let mut statuses = pod.data["status"]["containerStatuses"].clone();
+    let member = statuses.as_array_mut().unwrap().iter_mut().find(|c| c["name"] == "etcd").unwrap();
+    member["ready"] = json!(false);
+    member["restartCount"] = json!(3);
+    member["state"] = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    let failing = json!({"status": {"containerStatuses": statuses}});
+    pods.patch_status("etcd-1", &PatchParams::default(), &Patch::Merge(&failing)).await.unwrap();
+    w.until("EtcdRecoveryActive", "True").await;
+    let other =
+        |uid: Option<String>| move |o: Option<&DynamicObject>| o.is_some_and(|o| o.metadata.uid != uid);
+    let wait = kube::runtime::wait::await_condition(pods, "etcd-1", other(pod.metadata.uid));
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
+    let wait = kube::runtime::wait::await_condition(claims, "data-etcd-1", other(claim.metadata.uid));
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
+    w.until("EtcdRecoveryActive", "False").await;
+    w.stop.cancel();
+}
+
+/// All authorities are replaced under a running control plane, and whatever is stored at any moment is trusted at it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_are_replaced_under_a_running_control_plane() {
+    let w = World::start().await;
+    w.create(|_| {}).await;
+    w.give_address().await;
+    w.until("Available", "True").await;
+    w.settled().await;
+    let secrets = w.api("", "v1", "Secret", "secrets");
+    let read = async |name: &str, key: &str| base64(&secrets.get(name).await.unwrap().data["data"][key]);
+    let authorities = control_plane::certificates::AUTHORITIES.map(|ca| ca.secret);
+    let mut before = Vec::new();
+    for ca in authorities {
+        before.push(read(ca, "ca.crt").await);
+    }
+    let old_client = read("system-admin-client", "tls.crt").await;
+    let ask =
+        json!({"metadata": {"annotations": {"hypershift.openshift.io/rotate-authorities": "all@november"}}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&ask)).await.unwrap();
+    w.until("CertificateAuthoritiesRotating", "True").await;
+    let o = w.until("CertificateAuthoritiesRotating", "False").await;
+    assert!(
+        condition(&o, "CertificateAuthoritiesRotating")["message"].as_str().unwrap().contains("november")
+    );
+    // A single etcd is away while it is replaced, and so is everything else for a moment.
+    w.until("Available", "True").await;
+    for (ca, old) in authorities.iter().zip(&before) {
+        let new = read(ca, "ca.crt").await;
+        assert_ne!(new, *old, "{ca}");
+        let data = secrets.get(ca).await.unwrap().data["data"].clone();
+        assert_eq!((&data["previous.crt"], &data["next.crt"]), (&json!(""), &json!("")), "{ca}");
+    }
+    assert_ne!(read("system-admin-client", "tls.crt").await, old_client);
+    // Said once, done once.
+    w.settled().await;
+    let after = read("root-ca", "ca.crt").await;
+    for _ in 0..5 {
+        w.run().await;
+    }
+    assert_eq!(read("root-ca", "ca.crt").await, after);
     w.stop.cancel();
 }

@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod azure;
 mod begin;
+mod explained;
+mod invalid;
+mod objects;
 mod remove;
 mod samples;
+mod settled;
 mod world;

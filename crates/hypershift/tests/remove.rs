@@ -47,7 +47,10 @@ impl World {
 
     /// Gives an object a finalizer that nobody takes off.
     async fn hold(&self, kind: &reconcile::Kind, namespace: &str, name: &str) {
-        self.patch(kind, namespace, name, json!({"metadata": {"finalizers": ["test/held"]}})).await;
+        let o = self.api(kind, namespace).get(name).await.unwrap();
+        let mut all = o.metadata.finalizers.unwrap_or_default();
+        all.push("test/held".into());
+        self.patch(kind, namespace, name, json!({"metadata": {"finalizers": all}})).await;
     }
 
     async fn let_go(&self, kind: &reconcile::Kind, namespace: &str, name: &str) {
@@ -217,5 +220,41 @@ async fn a_paused_cluster_can_be_deleted_and_the_grace_period_is_kept() {
     assert_eq!(c["reason"], "WaitingForGracePeriod");
     w.clock.advance(SignedDuration::from_mins(11));
     running.handle.poke("clusters/demo");
+    w.delete_wait().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guest_cleans_up_before_its_control_plane_goes() {
+    let w = World::start().await.with_inputs().await;
+    let running = w.operate();
+    let mut hc = samples::self_managed();
+    hc["metadata"]["annotations"] = json!({"hypershift.openshift.io/cleanup-cloud-resources": "true"});
+    w.create(&kinds::CLUSTER, hc).await;
+    w.report_available().await;
+    w.until(&kinds::DEPLOYMENT, "clusters-demo", "capi-provider", "being", there).await;
+    w.clock.advance(clock::system().now().duration_since(clock::Clock::now(&*w.clock)));
+    w.delete().await;
+    let said = w.blocked(&running.handle, "ControlPlaneDeleting").await;
+    assert!(said.contains("the guest removes what it made in Azure"), "{said}");
+    let mut status = crate::world::available("4.19.3");
+    let destroyed = json!({"type": "CloudResourcesDestroyed", "status": "True", "reason": "CloudResourcesDestroyed",
+        "message": "", "lastTransitionTime": "2026-03-01T00:00:00Z"});
+    status["conditions"].as_array_mut().unwrap().push(destroyed);
+    w.report(status).await;
+    w.delete_wait().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_control_plane_that_somebody_deletes_is_held() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    w.condition("Available", "True").await;
+    w.api(&kinds::PLANE, "clusters-demo").delete("demo", &Default::default()).await.unwrap();
+    let c = w.condition("ReconciliationSucceeded", "False").await;
+    assert!(c["message"].as_str().unwrap().contains("is being deleted, and its HostedCluster is not"), "{c}");
+    assert!(w.api(&kinds::PLANE, "clusters-demo").get_opt("demo").await.unwrap().is_some());
+    w.delete().await;
     w.delete_wait().await;
 }

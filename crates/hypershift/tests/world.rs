@@ -10,7 +10,7 @@ use hypershift::preflight::{Asked, Preflight, Verdict};
 use hypershift::{kinds, operate};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use parking_lot::Mutex;
-use reconcile::{Handle, Kind, Metrics, Runtime};
+use reconcile::{Backoff, Handle, Kind, Metrics, Options, Runtime};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -180,8 +180,22 @@ impl World {
         let mut runtime = Runtime::new(clock::system(), &metrics);
         let random = clock::Random::seeded(7);
         let around = Arc::new(Around(self.told.clone()));
-        let (handle, operator) =
-            operate::start(&mut runtime, client, served(), self.clock.clone(), &random, around, &metrics);
+        let (handle, operator) = operate::start_with(
+            &mut runtime,
+            client,
+            operate::Setup {
+                served: served(),
+                clock: self.clock.clone(),
+                random: &random,
+                around,
+                metrics: &metrics,
+                // Nobody learns anything from waiting.
+                options: Options {
+                    backoff: Backoff { first: Duration::from_millis(20), last: Duration::from_millis(500) },
+                    ..Options::default()
+                },
+            },
+        );
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move { _ = runtime.run(stopped).await });

@@ -69,6 +69,8 @@ pub struct Known {
     pub bundle_in_use: bool,
     /// Everything that holds a certificate of this authority runs with one the current one signed.
     pub leaves_in_use: bool,
+    /// Each step lasts this long at least: for those of whom nothing can be known.
+    pub overlap: SignedDuration,
 }
 
 /// What to do next.

@@ -157,6 +157,7 @@ proptest! {
                     asked: Some(format!("wish {}", i / 20)),
                     bundle_in_use: programs.iter().all(|p| p.trusts == stored.trusted()),
                     leaves_in_use: programs.iter().all(|p| p.shows == shows),
+                    ..Known::default()
                 };
                 let step = rotation::next(&stored, &known, now());
                 stored = rotation::apply(stored, &step, known.asked.as_deref(), || Ok::<_, ()>(ca("root-ca"))).unwrap();

@@ -3,12 +3,14 @@
 //! Nothing here knows an embedded world: it is given a Kubernetes client, a registry client and a way to dial.
 
 use crate::health::{Dial, Health};
-use apis::hypershift::HostedControlPlane;
+use apis::hypershift::{HostedCluster, HostedControlPlane};
 use azure::oci::{Images, Logins};
 use clock::SharedClock;
 use control_plane::operate::Surroundings;
 use control_plane::scope::{Management, Release, Scope};
 use futures::future::BoxFuture;
+use hypershift::preflight::Preflight;
+use hypershift::{NoRelease, Payload};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
@@ -37,6 +39,7 @@ pub struct Around {
     ours: String,
     vault_reader: String,
     minor: u32,
+    preflight: Option<Arc<dyn Preflight>>,
 }
 
 impl Around {
@@ -51,6 +54,7 @@ impl Around {
             ours,
             vault_reader: String::new(),
             minor: 34,
+            preflight: None,
         }
     }
 
@@ -60,7 +64,23 @@ impl Around {
         self
     }
 
-    async fn look_up(&self, image: &str, namespace: &str) -> Result<Release, Failure> {
+    /// Asks Azure with this account before anything is made.
+    pub fn with_preflight(mut self, client: azure::Client) -> Around {
+        self.preflight = Some(Arc::new(hypershift::preflight::azure::Arm::new(client)));
+        self
+    }
+
+    /// Shares what others looked up.
+    pub fn with_releases(mut self, releases: Releases) -> Around {
+        self.releases = releases;
+        self
+    }
+
+    async fn look_up(
+        &self,
+        image: &str,
+        logins: impl AsyncFnOnce() -> Result<Option<Logins>, Failure>,
+    ) -> Result<Release, Failure> {
         let now = self.clock.now();
         let fixed = image.contains('@');
         if let Some((release, at)) = self.known.lock().get(image)
@@ -68,7 +88,7 @@ impl Around {
         {
             return Ok(release.clone());
         }
-        let images = match self.logins(namespace).await? {
+        let images = match logins().await? {
             Some(logins) => self.images.clone().logins(logins),
             None => self.images.clone(),
         };
@@ -99,10 +119,54 @@ impl Around {
     }
 }
 
+/// What a user is told when there is no release.
+fn no_release(e: Failure) -> NoRelease {
+    let text = chain(&*e).to_string();
+    match e.downcast_ref::<release::Error>() {
+        Some(release::Error::Fetch { source, .. }) if !source.is_not_found() => NoRelease::Unreachable(text),
+        Some(_) => NoRelease::Invalid(text),
+        None => NoRelease::Unreachable(text),
+    }
+}
+
+impl hypershift::Surroundings for Around {
+    fn release<'a>(
+        &'a self,
+        _: &'a HostedCluster,
+        image: &'a str,
+        pull_secret: &'a [u8],
+    ) -> BoxFuture<'a, Result<Payload, NoRelease>> {
+        Box::pin(async move {
+            let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
+            let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
+            let release = self.look_up(image, async || Ok(Some(logins))).await.map_err(no_release)?;
+            Ok(Payload { release, arch: None })
+        })
+    }
+
+    fn management(&self) -> hypershift::Management {
+        hypershift::Management { openshift: false, minor: self.minor, routes: true }
+    }
+
+    fn vault_reader(&self) -> String {
+        self.vault_reader.clone()
+    }
+
+    fn home(&self) -> String {
+        crate::install::HOME.to_owned()
+    }
+
+    fn preflight(&self) -> Option<Arc<dyn Preflight>> {
+        self.preflight.clone()
+    }
+}
+
 impl Surroundings for Around {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
         let namespace = hcp.metadata.namespace.as_deref().unwrap_or_default();
-        Box::pin(self.look_up(&hcp.spec.release_image, namespace))
+        Box::pin(
+            async move { self.look_up(&hcp.spec.release_image, async || self.logins(namespace).await).await },
+        )
     }
 
     fn healthy<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Result<(), String>> {

@@ -2,18 +2,24 @@
 
 use crate::{Options, releases};
 use arm::ResourceId;
+use azure::credential::{Confidential, Entra, Proof};
 use azure::oci::{Images, OciError, Reference, ReferenceError};
 use azure::ops::{Registries, ResourceGroups, RoleAssignments};
-use azure::{Client, ClientOptions, Connected, Env, Http, HttpOptions, connect};
+use azure::{
+    Budget, Budgets, Client, ClientOptions, Connected, Credential, Env, Http, HttpOptions, Secret, connect,
+};
 use azure_sim::{AzureSim, Config};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// The built-in role AcrPush.
 const PUSH: &str = "8311e382-0749-4cb8-b61a-304f252e45ec";
 /// Of our one role assignment: the same at every start, so that it is made once.
 const ASSIGNMENT: &str = "5a66e000-0000-4000-8000-00000000acb1";
+/// The built-in role Key Vault Secrets User.
+const READ_SECRETS: &str = "4633458b-17de-408a-b874-0445c86b69e6";
 const GROUP: &str = "zaffre-world";
 const REGISTRY: &str = "zaffreworld";
 const LOCATION: &str = "westus2";
@@ -47,6 +53,20 @@ pub struct Cloud {
     pub registry: String,
     /// Release images by version.
     pub releases: BTreeMap<String, String>,
+    /// The identity that nodes read vaults as.
+    pub vault_reader: String,
+    http: Http,
+    reader: Secret,
+}
+
+/// Waiting in real time for what lasts milliseconds gains nothing, and this Azure has no limits to keep.
+fn client_options() -> ClientOptions {
+    let plenty = (1e9, 1e9);
+    ClientOptions {
+        poll_default: Duration::from_millis(10),
+        budgets: Budgets::new(Budget { reads: plenty, writes: plenty, deletes: plenty }),
+        ..ClientOptions::default()
+    }
 }
 
 impl Cloud {
@@ -57,12 +77,12 @@ impl Cloud {
         config.data_dir = options.dir.as_ref().map(|d| d.join("azure"));
         let sim = AzureSim::start(config).await?;
         let env = Env::parse(&sim.env());
-        let Connected { client, subscription, .. } = connect(&env, ClientOptions::default()).await?;
+        let Connected { client, subscription, .. } = connect(&env, client_options()).await?;
         let subscription = subscription.unwrap_or_else(|| sim.creds().subscription_id);
         let registry = registry(&client, &env, &subscription).await?;
         let http = Http::new(&HttpOptions::from_env(&env))?;
-        let images =
-            Images::new(http, client.timing().clone()).azure(client.credential().clone(), client.cloud());
+        let images = Images::new(http.clone(), client.timing().clone())
+            .azure(client.credential().clone(), client.cloud());
         let mut known = BTreeMap::new();
         for version in &options.versions {
             let at = Reference::repository(&registry, "openshift/release")?.with_tag(version);
@@ -75,7 +95,38 @@ impl Cloud {
             };
             known.insert(version.clone(), format!("{registry}/openshift/release@{digest}"));
         }
-        Ok(Cloud { sim, client, env, subscription, images, registry, releases: known })
+        let reader = Secret::new(client.timing().random.uuid());
+        let (vault_reader, object) = sim.world().add_app("vault-reader", reader.expose(), Vec::new());
+        sim.world().assign(&object, READ_SECRETS, &format!("/subscriptions/{subscription}"));
+        let releases = known;
+        Ok(Cloud { sim, client, env, subscription, images, registry, releases, vault_reader, http, reader })
+    }
+
+    /// As programs of this world reach it.
+    pub fn azure(&self) -> operands::Azure {
+        operands::Azure {
+            cloud: self.client.cloud().clone(),
+            http: self.http.clone(),
+            options: client_options(),
+        }
+    }
+
+    /// Credentials of the nodes' identities: there is one.
+    pub fn node_identity(&self) -> impl operands::NodeIdentity {
+        let timing = self.client.timing().clone();
+        let login = self.client.cloud().login.clone();
+        let entra = Entra { http: self.http.clone(), login, timing: timing.clone() };
+        let (tenant, known, secret) =
+            (self.sim.creds().tenant_id, self.vault_reader.clone(), self.reader.clone());
+        move |client: &str| match client == known {
+            true => {
+                let proof = Proof::Secret(secret.clone());
+                Ok(Credential::new(Confidential::new(entra.clone(), &tenant, client, proof), timing.clone()))
+            }
+            false => {
+                Err(format!("the nodes have no identity with the client id {client:?}; they have {known}"))
+            }
+        }
     }
 
     /// The release image of a version, by digest.

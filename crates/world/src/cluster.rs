@@ -2,11 +2,13 @@
 
 use crate::balancers::Balancers;
 use crate::gate::{self, ControlPlaneOperator, Gate};
-use crate::{Options, releases};
+use crate::programs::Means;
+use crate::{Cloud, Options, releases};
 use ek_engine::Engine;
 use ek_guest::Guests;
 use ek_node::{NodeSpec, Nodes, StageSet};
 use ek_server::{ApiServer, Config};
+use operands::Operands;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -25,6 +27,15 @@ pub enum Error {
     Nodes(#[from] ek_node::Error),
 }
 
+/// What it is made of.
+pub(crate) struct Make<'a> {
+    pub options: &'a Options,
+    pub cloud: &'a Cloud,
+    pub means: Means,
+    pub dir: &'a Path,
+    pub stages: StageSet,
+}
+
 pub(crate) struct Management {
     pub server: ApiServer,
     pub nodes: Nodes,
@@ -35,18 +46,20 @@ pub(crate) struct Management {
 }
 
 impl Management {
-    pub(crate) async fn start(
-        options: &Options,
-        dir: &Path,
-        stages: StageSet,
-        forget: bool,
-    ) -> Result<Management, Error> {
+    pub(crate) async fn start(make: Make<'_>, forget: bool) -> Result<Management, Error> {
+        let Make { options, cloud, means, dir, stages } = make;
         let config = if forget { Config::memory() } else { Config::directory(dir.join("management")) };
         let server = ApiServer::start(Config { clock: options.clock.clone(), ..config }).await?;
-        let guests = Guests::new(server.host());
+        let timing = sidecars::Timing { clock: options.clock.clone(), ..sidecars::Timing::system() };
+        let operands = Operands::new(cloud.azure(), timing);
+        let guests = Guests::with_kms(server.host(), operands.kms());
         let mut with =
             ek_node::Options { stages, seed: options.seed, ..ek_node::Options::new(dir.join("nodes")) };
         guests.register(&mut with.programs, releases::pattern);
+        operands.register(&mut with.programs, releases::pattern, OURS);
+        let store = operands.secrets_store(cloud.node_identity());
+        with.csi.insert(operands::SECRETS_STORE.to_owned(), store);
+        means.register(&mut with.programs, releases::pattern, OURS);
         let gate = Gate::new();
         let operator = Arc::new(ControlPlaneOperator(gate.clone()));
         with.programs.register_where(OURS, gate::serves("control-plane-operator"), operator);

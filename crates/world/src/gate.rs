@@ -58,10 +58,22 @@ impl Program for ControlPlaneOperator {
         Box::pin(async move {
             let _inside = gate.enter(ctx.namespace());
             ctx.log("control planes of this namespace are served by the operator of this process");
-            ctx.stopping().cancelled().await;
-            0
+            match ctx.listener(health_port(&ctx)).await {
+                Ok(listener) => ek_guest::stand_ins::healthy(&ctx, listener).await,
+                Err(e) => {
+                    ctx.log(format!("cannot listen for health checks: {e}"));
+                    1
+                }
+            }
         })
     }
+}
+
+/// From `--health-address=0.0.0.0:6060`.
+fn health_port(ctx: &ProgramContext) -> u16 {
+    let words = ctx.command().iter().chain(ctx.args());
+    let mut addresses = words.filter_map(|w| w.strip_prefix("--health-address="));
+    addresses.find_map(|a| a.rsplit(':').next()?.parse().ok()).unwrap_or(6060)
 }
 
 /// Whether a container runs `zaffre serve <name>`.

@@ -1,5 +1,6 @@
 //! What an install brings into a management cluster before any hosted cluster: definitions and priority classes.
 
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -7,6 +8,8 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+/// Where our operators live.
+pub const HOME: &str = "hypershift";
 const MANAGER: &str = "zaffre-install";
 /// What is dearer goes later when nodes run full.
 const CLASSES: [(&str, i32); 4] = [
@@ -45,6 +48,12 @@ pub async fn install(client: &Client) -> Result<BTreeSet<String>, Error> {
             "value": value, "description": "Pods of hosted control planes"});
         let failed = |e| Error::Apply { kind: "PriorityClass", name: name.to_owned(), source: Box::new(e) };
         classes.patch(name, &params, &Patch::Apply(&object)).await.map_err(failed)?;
+    }
+    let spaces: Api<Namespace> = Api::all(client.clone());
+    for name in [HOME, crate::sample::NAMESPACE] {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let failed = |e| Error::Apply { kind: "Namespace", name: name.to_owned(), source: Box::new(e) };
+        spaces.patch(name, &params, &Patch::Apply(&object)).await.map_err(failed)?;
     }
     Ok(served)
 }

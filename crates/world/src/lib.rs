@@ -28,11 +28,15 @@ pub mod around;
 pub mod balancers;
 mod cloud;
 mod cluster;
+mod dial;
 mod gate;
 pub mod health;
 pub mod ingress;
 mod install;
 pub mod kubeconfig;
+pub mod landing;
+mod payload;
+mod programs;
 pub mod releases;
 pub mod sample;
 
@@ -40,6 +44,7 @@ pub use around::Around;
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
+pub use landing::{Flavour, Landing};
 
 use clock::{Random, SharedClock};
 use cluster::Management;
@@ -47,6 +52,7 @@ use control_plane::operate;
 use ek_node::StageSet;
 use ek_server::ApiServer;
 use reconcile::{Handle, Metrics, Runtime};
+use release::Releases;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -110,6 +116,7 @@ pub struct World {
     cloud: Cloud,
     management: Management,
     ingress: Ingress,
+    clusters: Handle,
     planes: Handle,
     metrics: Metrics,
     stop: CancellationToken,
@@ -126,15 +133,20 @@ impl World {
             Pace::Instant => StageSet::instant(),
             Pace::Realistic => StageSet::realistic(),
         };
-        let (cloud, management) = tokio::join!(
-            Cloud::start(&options, &dir),
-            Management::start(&options, &dir, stages, scratch.is_some())
-        );
-        let (cloud, management) = (cloud?, management?);
+        let cloud = Cloud::start(&options, &dir).await?;
+        let random = Random::from_os();
+        let releases = Releases::new();
+        let means = programs::Means {
+            images: cloud.images.clone(),
+            releases: releases.clone(),
+            clock: options.clock.clone(),
+            random: random.clone(),
+        };
+        let make = cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages };
+        let management = Management::start(make, scratch.is_some()).await?;
         let client = management.server.client();
         let served = install::install(&client).await?;
         let metrics = Metrics::default();
-        let random = Random::from_os();
         let mut runtime = Runtime::new(options.clock.clone(), &metrics);
         let ingress = Ingress::start(&mut runtime, &client, management.nodes.clone()).await?;
         let around = Around::new(
@@ -144,11 +156,22 @@ impl World {
             options.clock.clone(),
             cloud.image("zaffre"),
         );
+        let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
+        let around = Arc::new(around.with_releases(releases));
+        let (clusters, _) = hypershift::operate::start(
+            &mut runtime,
+            &client,
+            served.clone(),
+            options.clock.clone(),
+            &random,
+            around.clone(),
+            &metrics,
+        );
         let setup = operate::Setup {
             served,
             clock: options.clock.clone(),
             random: &random,
-            around: Arc::new(around),
+            around,
             metrics: &metrics,
             tenants: management.gate.tenants.clone(),
             namespace: None,
@@ -157,7 +180,18 @@ impl World {
         let planes = operate::start(&mut runtime, &client, setup);
         let stop = CancellationToken::new();
         let operators = tokio::spawn(runtime.run(stop.clone()));
-        Ok(World { cloud, management, ingress, planes, metrics, stop, operators, dir, _scratch: scratch })
+        Ok(World {
+            cloud,
+            management,
+            ingress,
+            clusters,
+            planes,
+            metrics,
+            stop,
+            operators,
+            dir,
+            _scratch: scratch,
+        })
     }
 
     /// The management cluster.
@@ -188,6 +222,11 @@ impl World {
     /// A guest's kubeconfig as this machine can use it.
     pub fn reachable(&self, kubeconfig: &str) -> Result<String, kubeconfig::Error> {
         kubeconfig::reachable(kubeconfig, self.ingress.address())
+    }
+
+    /// The operator of HostedClusters.
+    pub fn clusters(&self) -> &Handle {
+        &self.clusters
     }
 
     /// The operator of control planes: what it waits for, and a way to have it look again.

@@ -1,147 +1,119 @@
-//! Control planes to try things with: what the HostedCluster controller would write, without one.
+//! Hosted clusters to try things with: the object and what it names, as `zaffre create cluster azure` writes them.
 
 use crate::World;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
-use kube::api::{Api, DynamicObject, PostParams};
-use kube::{Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use crate::landing::{DOMAIN, LOCATION, Landing};
+use hypershift::kinds;
+use kube::api::PostParams;
+use reconcile::Kind;
 use serde_json::{Value, json};
-use std::fmt::Debug;
+
+/// Where HostedClusters are; the control plane of `x` is in `clusters-x`.
+pub const NAMESPACE: &str = "clusters";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("there is no release {0:?} in this world")]
     Release(String),
-    #[error("the key of service accounts cannot be made")]
-    Key(#[from] pki::Error),
-    #[error("cannot create {what}")]
-    Create { what: String, source: Box<kube::Error> },
-    #[error("{what} cannot be written")]
-    Write { what: String, source: serde_json::Error },
+    #[error("cannot create {kind} {name}")]
+    Create { kind: String, name: String, source: Box<kube::Error> },
+    #[error("{kind} {name} cannot be written")]
+    Write { kind: String, name: String, source: serde_json::Error },
 }
 
-/// A control plane and what comes before it; change it as you like, then create it.
+/// A cluster; change it as you like, then create it.
+#[derive(Clone)]
 pub struct Sample {
-    pub namespace: String,
-    /// A HostedControlPlane whose API has a balancer of its own.
-    pub plane: Value,
-    image: String,
+    pub name: String,
+    pub cluster: Value,
+    /// Secrets that it names.
+    pub inputs: Vec<Value>,
 }
 
-const SUB: &str = "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups";
-
-/// A HostedControlPlane as the HostedCluster controller writes it. The API has a balancer of its own.
-fn hosted_control_plane(namespace: &str, name: &str, release: &str) -> Value {
-    let id = |n: u8| json!({"clientID": format!("00000000-0000-0000-0000-00000000000{n}")});
-    let service = |s: &str, strategy: Value| json!({"service": s, "servicePublishingStrategy": strategy});
-    let route = |s: &str, host: &str| {
-        service(s, json!({"type": "Route", "route": {"hostname": format!("{host}-{name}.hc.example.com")}}))
-    };
-    json!({
-        "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "releaseImage": release, "infraID": format!("{name}-x7k2p"), "clusterID": "5d9b2b0e-5a3c-4b0e-9a34-6d3b3f3f2a11",
-            "issuerURL": format!("https://{name}oidc.blob.core.windows.net/{name}oidc"),
-            "dns": {"baseDomain": "example.com"}, "sshKey": {"name": "ssh-key"}, "pullSecret": {"name": "pull-secret"},
-            "controllerAvailabilityPolicy": "SingleReplica",
-            "etcd": {"managementType": "Managed", "managed": {"storage": {"type": "PersistentVolume", "persistentVolume": {"size": "8Gi"}}}},
-            "networking": {"networkType": "OVNKubernetes", "clusterNetwork": [{"cidr": "10.132.0.0/14"}],
-                "serviceNetwork": [{"cidr": "172.31.0.0/16"}], "machineNetwork": [{"cidr": "10.0.0.0/16"}]},
-            "services": [
-                service("APIServer", json!({"type": "LoadBalancer"})),
-                route("OAuthServer", "oauth"), route("Konnectivity", "konnectivity"), route("Ignition", "ignition"),
-            ],
-            "platform": {"type": "Azure", "azure": {
-                "location": "eastus", "resourceGroup": format!("{name}-rg"), "tenantID": "11111111-1111-1111-1111-111111111111",
-                "subscriptionID": "22222222-2222-2222-2222-222222222222",
-                "vnetID": format!("{SUB}/net/providers/Microsoft.Network/virtualNetworks/{name}"),
-                "subnetID": format!("{SUB}/net/providers/Microsoft.Network/virtualNetworks/{name}/subnets/default"),
-                "securityGroupID": format!("{SUB}/net/providers/Microsoft.Network/networkSecurityGroups/{name}-nsg"),
-                "azureAuthenticationConfig": {"azureAuthenticationConfigType": "WorkloadIdentities", "workloadIdentities": {
-                    "cloudProvider": id(0), "nodePoolManagement": id(1), "controlPlaneOperator": id(2), "ingress": id(3),
-                    "network": id(4), "disk": id(5), "file": id(6), "imageRegistry": id(7)}},
-            }},
-        },
-    })
+fn service(name: &str, strategy: Value) -> Value {
+    json!({"service": name, "servicePublishingStrategy": strategy})
 }
 
-async fn create<K>(api: Api<K>, object: Value) -> Result<(), Error>
-where
-    K: Resource + Clone + DeserializeOwned + Serialize + Debug,
-{
-    let what = format!("{} {}", object["kind"], object["metadata"]["name"]);
-    let object =
-        serde_json::from_value(object).map_err(|source| Error::Write { what: what.clone(), source })?;
-    match api.create(&PostParams::default(), &object).await {
-        Ok(_) => Ok(()),
-        Err(e) => Err(Error::Create { what, source: Box::new(e) }),
-    }
+fn route(host: String) -> Value {
+    json!({"type": "Route", "route": {"hostname": host}})
 }
 
 impl Sample {
-    pub fn new(world: &World, namespace: &str, name: &str, version: &str) -> Result<Sample, Error> {
+    /// One of everything, and a balancer for the API.
+    pub fn new(world: &World, landing: &Landing, name: &str, version: &str) -> Result<Sample, Error> {
         let release = world.cloud().release(version).ok_or_else(|| Error::Release(version.to_owned()))?;
-        Ok(Sample {
-            namespace: namespace.to_owned(),
-            plane: hosted_control_plane(namespace, name, release),
-            image: world.cloud().image("zaffre"),
-        })
+        let host = |what: &str| format!("{what}-{name}.{DOMAIN}");
+        let at = &landing.layout;
+        let cluster = json!({
+            "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "release": {"image": release}, "infraID": format!("{name}-x7k2p"), "issuerURL": landing.issuer,
+                "serviceAccountSigningKey": {"name": format!("{name}-sa-key")},
+                "dns": {"baseDomain": DOMAIN}, "sshKey": {"name": format!("{name}-ssh-key")},
+                "pullSecret": {"name": format!("{name}-pull-secret")},
+                "controllerAvailabilityPolicy": "SingleReplica",
+                "etcd": {"managementType": "Managed", "managed": {"storage": {
+                    "type": "PersistentVolume", "persistentVolume": {"size": "8Gi"}}}},
+                "networking": {"networkType": "OVNKubernetes", "clusterNetwork": [{"cidr": "10.132.0.0/14"}],
+                    "serviceNetwork": [{"cidr": "172.31.0.0/16"}], "machineNetwork": [{"cidr": "10.0.0.0/16"}]},
+                "services": [
+                    service("APIServer", json!({"type": "LoadBalancer"})),
+                    service("OAuthServer", route(host("oauth"))),
+                    service("Konnectivity", route(host("konnectivity"))),
+                    service("Ignition", route(host("ignition"))),
+                ],
+                "platform": {"type": "Azure", "azure": {
+                    "location": LOCATION, "tenantID": landing.tenant, "subscriptionID": landing.subscription,
+                    "resourceGroup": at.main.name(), "vnetID": at.vnet, "subnetID": at.subnet,
+                    "securityGroupID": at.security_group, "azureAuthenticationConfig": landing.authentication,
+                }},
+            },
+        });
+        let secret = |what: &str, data: Value| {
+            json!({"apiVersion": "v1", "kind": "Secret", "stringData": data,
+                "metadata": {"name": format!("{name}-{what}"), "namespace": NAMESPACE}})
+        };
+        let inputs = vec![
+            secret(
+                "pull-secret",
+                json!({".dockerconfigjson": r#"{"auths":{"quay.example":{"auth":"YTpi"}}}"#}),
+            ),
+            secret("ssh-key", json!({"id_rsa.pub": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDemo demo"})),
+            secret("sa-key", json!({"key": landing.signing_key})),
+        ];
+        Ok(Sample { name: name.to_owned(), cluster, inputs })
+    }
+
+    /// Its API is reached by name through the router.
+    pub fn published_by_route(mut self) -> Sample {
+        let host = format!("api-{}.{DOMAIN}", self.name);
+        self.cluster["spec"]["services"][0] = service("APIServer", route(host));
+        self
+    }
+
+    pub fn highly_available(mut self) -> Sample {
+        self.cluster["spec"]["controllerAvailabilityPolicy"] = json!("HighlyAvailable");
+        self
+    }
+
+    /// Where its control plane is.
+    pub fn plane(&self) -> String {
+        format!("{NAMESPACE}-{}", self.name)
     }
 
     pub async fn create(&self, world: &World) -> Result<(), Error> {
-        let client = world.client();
-        self.prepare(&client).await?;
-        self.create_plane(&client).await?;
-        self.create_operator(&client).await
-    }
-
-    fn api<K>(&self, client: &Client) -> Api<K>
-    where
-        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(client.clone(), &self.namespace)
-    }
-
-    /// The namespace, the operator's account, keys and the pull secret.
-    pub async fn prepare(&self, client: &Client) -> Result<(), Error> {
-        let ns = &self.namespace;
-        let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns}});
-        create::<Namespace>(Api::all(client.clone()), space).await?;
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "control-plane-operator"}});
-        create::<ServiceAccount>(self.api(client), account).await?;
-        let key = pki::KeyKind::P256.generate()?;
-        let sa =
-            json!({"service-account.key": key.serialize_pem(), "service-account.pub": key.public_key_pem()});
-        let pull = json!({".dockerconfigjson": r#"{"auths":{}}"#});
-        for (name, data) in [("sa-signing-key", sa), ("pull-secret", pull)] {
-            let labels = json!({"hypershift.openshift.io/hosted-control-plane": ns});
-            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": labels}, "stringData": data});
-            create::<Secret>(self.api(client), secret).await?;
+        for input in &self.inputs {
+            create(world, &kinds::SECRET, input).await?;
         }
-        Ok(())
+        create(world, &kinds::CLUSTER, &self.cluster).await
     }
+}
 
-    pub async fn create_plane(&self, client: &Client) -> Result<(), Error> {
-        let api: Api<DynamicObject> = control_plane::operate::KINDS.plane().api(client, &self.namespace);
-        let what = "HostedControlPlane".to_owned();
-        let object = serde_json::from_value(self.plane.clone())
-            .map_err(|source| Error::Write { what: what.clone(), source })?;
-        let made = api.create(&PostParams::default(), &object).await;
-        made.map(|_: DynamicObject| ()).map_err(|e| Error::Create { what, source: Box::new(e) })
-    }
-
-    /// The pod without which nothing happens.
-    pub async fn create_operator(&self, client: &Client) -> Result<(), Error> {
-        let labels = json!({"app": "control-plane-operator"});
-        let container = json!({"name": "control-plane-operator", "image": self.image,
-            "command": ["/usr/bin/zaffre", "serve", "control-plane-operator"]});
-        let template = json!({"metadata": {"labels": labels},
-            "spec": {"serviceAccountName": "control-plane-operator", "containers": [container]}});
-        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "control-plane-operator"},
-            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}});
-        create::<Deployment>(self.api(client), deployment).await
-    }
+async fn create(world: &World, kind: &Kind, object: &Value) -> Result<(), Error> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let (kind, api) = (kind.kind.to_string(), kind.api(&world.client(), NAMESPACE));
+    let object = serde_json::from_value(object.clone());
+    let object = object.map_err(|source| Error::Write { kind: kind.clone(), name: name.clone(), source })?;
+    let made = api.create(&PostParams::default(), &object).await;
+    made.map(drop).map_err(|e| Error::Create { kind, name, source: Box::new(e) })
 }

@@ -1,6 +1,7 @@
 //! The command line: names, flags, and help that teaches.
 
 pub mod azure;
+pub mod explain;
 pub mod operators;
 pub mod prereqs;
 pub mod shared;
@@ -63,6 +64,9 @@ pub enum Command {
         kubectl get hostedclusters -A -w\n  \
         zaffre explain hostedcluster demo -n clusters")]
     Up(UpArgs),
+    /// Tell why something is as it is: what is ready, what waits for what, since when, what to do
+    #[command(subcommand)]
+    Explain(explain::Explain),
     /// Run one part of the system in the foreground
     Serve(Serve),
     /// Ask a running Azure simulator what happened: journal, leaks, rights
@@ -156,6 +160,13 @@ pub enum ServeWhat {
         zaffre serve availability-prober --target https://127.0.0.1:6443/readyz --kubeconfig kc \\\n    \
         --required-api=operator.openshift.io,v1,Storage")]
     AvailabilityProber(sidecars::prober::Args),
+    /// Puts a snapshot of etcd into a container of blobs, and ends
+    ///
+    /// The second half of the Job that an HCPEtcdBackup makes; prints where the snapshot is. Who it is to Azure comes from
+    /// the environment, as az and the SDKs read it.
+    #[command(after_help = "Example:\n  \
+        zaffre serve etcd-backup --file snapshot.db --storage-account backups --container etcd --blob demo/1.db")]
+    EtcdBackup(control_plane::etcd::upload::UploadArgs),
 }
 
 #[derive(Debug, Args)]

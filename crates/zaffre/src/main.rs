@@ -3,6 +3,7 @@
 mod azure;
 mod cli;
 mod demo;
+mod explain;
 mod living;
 mod output;
 mod prereqs;
@@ -41,6 +42,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         }
         cli::Command::Doctor(what) => runtime.block_on(prereqs::doctor(what)),
         cli::Command::Up(args) => done(runtime.block_on(up::run(args))),
+        cli::Command::Explain(what) => done(runtime.block_on(explain::run(what))),
         cli::Command::Serve(cli::Serve { what }) => runtime.block_on(serve::run(what)),
         cli::Command::Azure(args) => done(runtime.block_on(azure::run(args))),
         cli::Command::Demo(args) => done(runtime.block_on(demo::run(args))),

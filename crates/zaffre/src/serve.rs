@@ -21,12 +21,21 @@ pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
         ServeWhat::Kube(args) => Box::pin(kube(args)).await?,
         ServeWhat::Azure(args) => Box::pin(azure::run(args)).await?,
         ServeWhat::ControlPlaneOperator(args) => Box::pin(control_plane_operator::run(args)).await?,
+        ServeWhat::EtcdBackup(args) => etcd_backup(args).await?,
         ServeWhat::HostedClusterConfigOperator(args) => Box::pin(guest::config_operator(args)).await?,
         ServeWhat::KasConnectionChecker(args) => guest::connection_checker(args).await?,
         ServeWhat::TokenMinter(args) => return sidecar::token_minter(args).await,
         ServeWhat::AvailabilityProber(args) => return sidecar::availability_prober(args).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Uploads a snapshot.
+async fn etcd_backup(args: control_plane::etcd::upload::UploadArgs) -> anyhow::Result<()> {
+    let env = ::azure::Env::of_process();
+    let url = control_plane::etcd::upload::upload(&env, &args, &args.file).await?;
+    output::line(&format!("the snapshot is at {url}"));
+    Ok(())
 }
 
 async fn kube(args: KubeArgs) -> anyhow::Result<()> {

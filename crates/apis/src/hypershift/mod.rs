@@ -4,6 +4,7 @@ pub mod certificates;
 pub mod component;
 pub mod encryption;
 pub mod etcd;
+pub mod etcd_backup;
 pub mod hosted_cluster;
 pub mod hosted_control_plane;
 pub mod identity;
@@ -19,6 +20,7 @@ pub mod status;
 
 pub use certificates::{CertificateRevocationRequest, CertificateSigningRequestApproval};
 pub use component::{ControlPlaneComponent, ControlPlaneComponentStatus};
+pub use etcd_backup::{HCPEtcdBackup, HCPEtcdBackupSpec, HCPEtcdBackupStatus};
 pub use hosted_cluster::{HostedCluster, HostedClusterSpec, HostedClusterStatus};
 pub use hosted_control_plane::{HostedControlPlane, HostedControlPlaneSpec, HostedControlPlaneStatus};
 pub use node_pool::{NodePool, NodePoolSpec, NodePoolStatus};

@@ -106,7 +106,8 @@ impl World {
         }
         let mut outcome = None;
         let written = self.change(|state| {
-            let before = (!reads).then(|| state.clone());
+            // A state that is kept shares its nodes, so every write would copy its way down: only if there may be readers.
+            let before = (!reads && self.trouble.lets_lag()).then(|| state.clone());
             let done = gateway::handle(state, &mut self.buckets.lock(), call, caller, now, &rules);
             if let (Some(before), Answer::Reply(reply) | Answer::Drain(reply, _)) = (before, &done.0)
                 && reply.status.is_success()

@@ -37,6 +37,18 @@ pub fn kubeconfigs(scope: &Scope) -> Vec<Kubeconfig> {
             "kas-bootstrap-container-client",
             "kas-bootstrap-container",
         ),
+        one(
+            "ingress-operator-service-account-kubeconfig",
+            &inside,
+            "ingress-operator-service-account-client",
+            "ingress-operator",
+        ),
+        one(
+            "dns-operator-service-account-kubeconfig",
+            &inside,
+            "dns-operator-service-account-client",
+            "dns-operator",
+        ),
         one("hcco-kubeconfig", &inside, "hcco-client", "hosted-cluster-config-operator"),
         one("bootstrap-kubeconfig", &outside, "kas-bootstrap-client", "kubelet-bootstrap"),
         one(

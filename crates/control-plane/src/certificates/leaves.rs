@@ -11,15 +11,13 @@ pub struct Entry {
     pub authority: &'static str,
     /// Names of certificate and key in the Secret.
     pub keys: (&'static str, &'static str),
-    /// The authority's certificate lies beside them under this name.
-    pub with_ca: Option<&'static str>,
     pub leaf: Leaf,
 }
 
 const TLS: (&str, &str) = ("tls.crt", "tls.key");
 
 fn entry(secret: &str, authority: &'static str, leaf: Leaf) -> Entry {
-    Entry { secret: secret.to_owned(), authority, keys: TLS, with_ca: None, leaf }
+    Entry { secret: secret.to_owned(), authority, keys: TLS, leaf }
 }
 
 /// The names a Service goes by inside the management cluster.
@@ -143,14 +141,8 @@ pub fn leaves(scope: &Scope) -> Vec<Entry> {
         [("ingress-operator", "openshift-ingress-operator"), ("dns-operator", "openshift-dns-operator")]
     {
         let user = format!("system:serviceaccount:{ns}:{operator}");
-        let mut e = client(
-            &format!("{operator}-service-account-kubeconfig"),
-            "cluster-signer-ca",
-            &user,
-            &format!("system:serviceaccounts:{ns}"),
-        );
-        e.with_ca = Some("ca.crt");
-        all.push(e);
+        let secret = format!("{operator}-service-account-client");
+        all.push(client(&secret, "cluster-signer-ca", &user, &format!("system:serviceaccounts:{ns}")));
     }
     for kind in ["disk", "file"] {
         for (what, host) in

@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// Keys of a Secret or ConfigMap.
 pub type Data = BTreeMap<String, Vec<u8>>;
 
+/// In an authority's Secret: when its rotation last went a step further.
+const SINCE: &str = "since";
 /// How long an authority lives.
 const LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
@@ -135,15 +137,26 @@ fn authority(
     now: Timestamp,
 ) -> Result<Stored, Error> {
     let make = || Authority::generate(ca.common_name, "openshift", KeyKind::P256, now, LIFE);
-    let stored = match kept.data(Kind::Secret, ca.secret) {
+    let (stored, until) = match kept.data(Kind::Secret, ca.secret) {
         None => {
             let made = Stored { honoured: known.asked.clone(), ..Stored::new(make()?) };
             plan.ensure(kept, Kind::Secret, ca.secret, authority_data(&made), Vec::new(), "");
             return Ok(made);
         }
-        Some(data) => read_authority(&data)?,
+        Some(data) => {
+            let stored = read_authority(&data)?;
+            let since: Option<Timestamp> = text(&data, SINCE).and_then(|t| t.parse().ok());
+            let until = since.and_then(|s| s.checked_add(known.overlap).ok()).filter(|t| now < *t);
+            (stored, until)
+        }
     };
-    let step = rotation::next(&stored, known, now);
+    let mut known = known.clone();
+    if let Some(until) = until.filter(|_| stored.phase() != Phase::Steady) {
+        // Somebody may still be without what the last step brought.
+        (known.bundle_in_use, known.leaves_in_use) = (false, false);
+        plan.look_again(until);
+    }
+    let step = rotation::next(&stored, &known, now);
     match &step {
         Step::Rest { until } => plan.look_again(*until),
         other => plan.rotating.push((ca.secret, other.clone())),
@@ -155,7 +168,9 @@ fn authority(
         Step::Rest { .. } | Step::AwaitTrust | Step::AwaitLeaves => return Ok(stored),
     };
     let stored = rotation::apply(stored, &step, known.asked.as_deref(), make)?;
-    plan.ensure(kept, Kind::Secret, ca.secret, authority_data(&stored), Vec::new(), &why);
+    let mut data = authority_data(&stored);
+    data.insert(SINCE.to_owned(), now.to_string().into_bytes());
+    plan.ensure(kept, Kind::Secret, ca.secret, data, Vec::new(), &why);
     Ok(stored)
 }
 
@@ -205,9 +220,6 @@ fn leaf(plan: &mut Plan, entry: &Entry, by: &Stored, kept: &dyn Kept, now: Times
     };
     let mut data = one(entry.keys.0, pair.cert.clone());
     data.insert(entry.keys.1.to_owned(), pair.key.expose().as_bytes().to_vec());
-    if let Some(name) = entry.with_ca {
-        data.insert(name.to_owned(), by.trusted().pem().into_bytes());
-    }
     let why = why.unwrap_or_else(|| "what it trusts has changed".to_owned());
     plan.ensure(kept, Kind::Secret, &entry.secret, data, Vec::new(), &why);
     Ok(pair)

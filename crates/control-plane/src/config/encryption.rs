@@ -119,6 +119,7 @@ pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) {
                 volume: "azure-kms-cloud-token",
                 account: ("kube-system", "kms-provider"),
                 audience: "openshift",
+                beside_api: true,
             },
         ),
     }

@@ -20,12 +20,18 @@ pub struct Minter<'a> {
     pub volume: &'a str,
     pub account: (&'a str, &'a str),
     pub audience: &'a str,
+    /// It stands in the API server's own pod: it asks that one, which may not be ready without the token, and cannot be
+    /// waited for by it.
+    pub beside_api: bool,
 }
 
 /// Adds the sidecar: a native one (an initial container that stays) where the management cluster knows them, so that
 /// the token is there before the program starts; a plain one elsewhere.
 pub fn minter(scope: &Scope, pod: &mut Pod<'_>, minter: &Minter<'_>) {
-    let kubeconfig = pod.secret_volume(ADMIN, "minter-kubeconfig");
+    let kubeconfig = match minter.beside_api {
+        true => pod.secret_volume("localhost-kubeconfig", "localhost-kubeconfig"),
+        false => pod.secret_volume(ADMIN, "minter-kubeconfig"),
+    };
     pod.volume(json!({"name": minter.volume, "emptyDir": {"medium": "Memory"}}));
     let (namespace, account) = minter.account;
     let mut container = json!({
@@ -45,7 +51,7 @@ pub fn minter(scope: &Scope, pod: &mut Pod<'_>, minter: &Minter<'_>) {
         ],
         "resources": {"requests": {"cpu": "10m", "memory": "30Mi"}},
     });
-    if scope.management.minor >= 29 {
+    if scope.management.minor >= 29 && !minter.beside_api {
         container["restartPolicy"] = json!("Always");
         container["startupProbe"] = json!({
             "exec": {"command": ["test", "-f", CLOUD_TOKEN]}, "periodSeconds": 1, "failureThreshold": 30,
@@ -67,6 +73,7 @@ pub fn add_cloud(scope: &Scope, credential: &Credential, pod: &mut Pod<'_>) {
             volume: "cloud-token",
             account: credential.account,
             audience: AUDIENCE,
+            beside_api: false,
         },
     );
     let Some(mut main) = pod.main() else { return };
@@ -95,6 +102,7 @@ pub fn add_api(scope: &Scope, credential: &Credential, pod: &mut Pod<'_>) {
             volume: "apiserver-token",
             account: credential.account,
             audience: &scope.issuer,
+            beside_api: false,
         },
     );
     if let Some(mut main) = pod.main() {

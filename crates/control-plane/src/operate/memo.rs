@@ -64,6 +64,8 @@ pub struct Memo {
     pub pending: Pending,
     /// What the API server looked like when it last answered, and when that was.
     pub answered: Option<(Sum, Timestamp)>,
+    /// The member of etcd that was last replaced, and when.
+    pub replaced: Option<(String, Timestamp)>,
     /// What others said of what, and when.
     verdicts: BTreeMap<&'static str, (Sum, Timestamp, Verdict)>,
     /// What the statuses of components were made from.

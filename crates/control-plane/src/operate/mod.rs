@@ -14,6 +14,7 @@
 //! Only an API that should answer and does not is asked again by the clock.
 
 mod conditions;
+mod etcd;
 mod memo;
 mod objects;
 mod progress;
@@ -31,7 +32,7 @@ pub use watches::{KINDS, Only, Setup, start};
 
 use crate::encryption;
 use crate::facts::{self, Around};
-use crate::scope::{Encryption, Reach, Release, Scope};
+use crate::scope::{Encryption, Etcd, Reach, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use clock::SharedClock;
 use futures::future::BoxFuture;
@@ -39,6 +40,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use memo::{Memo, Sum};
 use parking_lot::Mutex;
+use reconcile::conditions::{Conditions, Finding};
 use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -69,6 +71,12 @@ pub trait Surroundings: Send + Sync + 'static {
     /// Whether the key that encrypts data can be used. Asked as above, of vaults that are not private.
     fn kms<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
         Box::pin(async { Verdict::Good })
+    }
+
+    /// How long it may take until a pod sees what has changed in a ConfigMap it mounts; kubelets look every minute or so.
+    /// Authorities are not replaced faster than that.
+    fn propagation(&self) -> SignedDuration {
+        SignedDuration::from_mins(3)
     }
 
     /// Whether a name resolves; asked only if the API does not answer at it.
@@ -152,8 +160,12 @@ struct Found {
     held: Option<Held>,
     /// What is wrong with identity providers.
     providers: Option<String>,
+    /// Further conditions.
+    said: Vec<Finding>,
     /// The API server runs everywhere as it is configured now.
     api_converged: bool,
+    /// Authorities are being replaced.
+    rotates: bool,
     /// Something was written.
     sent: bool,
     waiting: Vec<Waiting>,
@@ -196,7 +208,7 @@ impl Operator {
         }
         memo.pending.settle(&self.applier, |kind, name| self.views.seen(namespace, kind, name));
         let facts = match self.scope(&mut memo, &hcp).await {
-            Ok((scope, sum)) => self.encrypted(&seen, scope, sum),
+            Ok((scope, sum)) => self.present(&seen, scope, sum),
             Err(held) => Err(held),
         };
         let (scope, sum, wished) = match facts {
@@ -225,7 +237,10 @@ impl Operator {
                 found.held = Some(Held { kind, reason, message: message.clone() });
                 Ok(())
             }
-            _ => self.work(&pass, &mut memo, &mut found).await,
+            _ => {
+                let done = self.work(&pass, &mut memo, &mut found).await;
+                done.and(self.look_after_etcd(&pass, &mut memo, &mut found).await)
+            }
         };
         let health = self.health(&pass, &mut memo).await;
         let name = self.name(&pass, &health).await;
@@ -241,7 +256,7 @@ impl Operator {
             health.is_err().then_some(ASK_AGAIN),
             unsure.then_some(VERDICT_AGAIN),
             // Whether a phase of a rotation is over is seen by the run after the one that wrote.
-            (rotates && found.sent).then_some(SignedDuration::from_secs(1)),
+            ((rotates || found.rotates) && found.sent).then_some(SignedDuration::from_secs(1)),
         ];
         let again = soonest.into_iter().flatten().min();
         Ok(match (found.waiting.is_empty() && health.is_ok(), again) {
@@ -251,13 +266,22 @@ impl Operator {
         })
     }
 
-    /// The facts with the encryption that the present phase of its rotation needs, and the keys that users gave us.
-    fn encrypted(
+    /// The facts as they are at present: with the encryption that the phase of its rotation needs and the keys that users
+    /// gave us, and without a snapshot that was restored.
+    fn present(
         &self,
         seen: &DynamicObject,
-        scope: Arc<Scope>,
-        sum: Sum,
+        mut scope: Arc<Scope>,
+        mut sum: Sum,
     ) -> Result<(Arc<Scope>, Sum, Option<Encryption>), Held> {
+        let restored = Conditions::of(&seen.data["status"]).is_true("EtcdSnapshotRestored");
+        if restored && matches!(&scope.etcd, Etcd::Managed { restore: Some(_), .. }) {
+            let mut after = (*scope).clone();
+            if let Etcd::Managed { restore, .. } = &mut after.etcd {
+                *restore = None;
+            }
+            (scope, sum) = (Arc::new(after), memo::sum(&format!("{sum}restored")));
+        }
         let Some(wished) = &scope.encryption else { return Ok((scope, sum, None)) };
         let bad = |message: String| Held {
             kind: "ValidHostedControlPlaneConfiguration",

@@ -17,6 +17,8 @@ pub struct Rollout {
     pub available: bool,
     /// All replicas are the wanted ones.
     pub complete: bool,
+    /// A Job that gave up.
+    pub failed: bool,
     pub version: String,
     pub ready: i64,
     pub wanted: i64,
@@ -64,7 +66,7 @@ impl Rollout {
                 (true, true)
             }
         };
-        Rollout { there: true, available, complete, version, ready, wanted, seen: 0 }
+        Rollout { there: true, available, complete, failed: is("Failed"), version, ready, wanted, seen: 0 }
     }
 
     pub fn done(&self, version: &str) -> bool {

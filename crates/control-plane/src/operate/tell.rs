@@ -124,6 +124,9 @@ fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: j
     for finding in conditions(&known) {
         all.set(finding, generation, now);
     }
+    for finding in &account.found.said {
+        all.set(finding.clone(), generation, now);
+    }
     let available = all.is_true("Available");
     status["ready"] = json!(available);
     status["initialized"] = json!(was_available || available);

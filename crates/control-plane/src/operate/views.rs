@@ -5,10 +5,12 @@ use super::progress::Rollout;
 use super::trouble::{self, Trouble, Unready, Warning};
 use crate::Materials;
 use crate::certificates::plan::{Data, Kept, Kind};
+use crate::etcd::recovery::Member;
 use crate::scope::{AesKey, Encryption, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clock::Random;
+use jiff::SignedDuration;
 use kube::core::{DynamicObject, ObjectMeta};
 use pki::rotation::{Known, Phase};
 use reconcile::View;
@@ -30,6 +32,9 @@ pub struct Views {
     /// Pods that are not ready, and warnings about pods.
     pub unready: Arc<View<Unready>>,
     pub warnings: Arc<View<Warning>>,
+    /// Members of etcd.
+    pub members: Arc<View<Member>>,
+    pub backups: Arc<View<DynamicObject>>,
     /// Addresses that Services and Routes were given.
     pub services: Arc<View<String>>,
     /// `group/Kind` of what the management cluster serves beyond the built-in kinds.
@@ -125,6 +130,8 @@ impl Views {
             cron_jobs: View::new(rollout_of("CronJob")),
             unready: View::new(Unready::of),
             warnings: View::new(Warning::of),
+            members: View::new(Member::of),
+            backups: View::whole(),
             services: View::new(address),
             served,
             random,
@@ -205,7 +212,13 @@ impl Views {
 
     /// What is known of an authority's rotation. `converged`: everything is rolled out with what is stored now, which the
     /// config hash of pods ensures; then bundles and leaves are in use.
-    pub fn rotation(&self, plane: &DynamicObject, ca: &str, converged: bool) -> Known {
+    pub fn rotation(
+        &self,
+        plane: &DynamicObject,
+        ca: &str,
+        converged: bool,
+        propagation: SignedDuration,
+    ) -> Known {
         let annotations = plane.metadata.annotations.as_ref();
         let asked = annotations.and_then(|a| a.get("hypershift.openshift.io/rotate-authorities"));
         let asked = asked.and_then(|text| {
@@ -213,7 +226,9 @@ impl Views {
             let (which, word) = text.split_once('@').unwrap_or((text, text));
             which.split(',').any(|w| w == "all" || w == ca).then(|| word.to_owned())
         });
-        Known { asked, bundle_in_use: converged, leaves_in_use: converged }
+        let overlap = annotations.and_then(|a| a.get("hypershift.openshift.io/rotate-authorities-overlap"));
+        let overlap = overlap.and_then(|t| t.parse::<SignedDuration>().ok()).unwrap_or(propagation);
+        Known { asked, bundle_in_use: converged, leaves_in_use: converged, overlap: overlap.max(propagation) }
     }
 
     /// Where an authority's rotation stands.

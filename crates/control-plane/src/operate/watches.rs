@@ -24,6 +24,10 @@ impl Known {
         Kind::new("hypershift.openshift.io", "v1beta1", "ControlPlaneComponent", "controlplanecomponents")
     }
 
+    pub fn backup(&self) -> Kind {
+        Kind::new("hypershift.openshift.io", "v1beta1", "HCPEtcdBackup", "hcpetcdbackups")
+    }
+
     /// Kinds a control plane has objects of, where they are served.
     fn others(&self) -> [Kind; 4] {
         [
@@ -69,7 +73,8 @@ impl Only {
 pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle {
     let Setup { served, clock, random, around, metrics, tenants, namespace, only } = setup;
     let namespace = namespace.unwrap_or_default();
-    let kinds = Kinds::builtin().with(KINDS.others()).with([KINDS.plane(), KINDS.component()]);
+    let kinds =
+        Kinds::builtin().with(KINDS.others()).with([KINDS.plane(), KINDS.component(), KINDS.backup()]);
     let ledger = Ledger::new("control-plane-operator", random);
     let applier = Applier::new(client.clone(), Arc::new(kinds), ledger.clone()).with_metrics(metrics);
     let views = Views::new(served.clone(), random.clone());
@@ -88,6 +93,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         (Kind::of::<k8s::networking::v1::NetworkPolicy>(), None),
     ];
     let (unready, warnings) = (views.unready.clone(), views.warnings.clone());
+    let (members, backups) = (views.members.clone(), views.backups.clone());
     let (planes, components) = (views.planes.clone(), views.components.clone());
     let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
@@ -99,10 +105,14 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     let about = handle.keys(move |o, keys| concerned(o, &of_planes, keys));
     let pods = Watch::whole(client, &Kind::of::<k8s::core::v1::Pod>()).namespace(&*namespace);
     let pods = pods.labels(kube::core::Expression::Exists(PLANE.to_owned()));
-    runtime.watch(pods.into_sink(unready).wakes(about.clone()));
+    runtime.watch(pods.into_sink(unready).into_sink(members).wakes(about.clone()));
     let events = Watch::whole(client, &Kind::of::<k8s::core::v1::Event>()).namespace(&*namespace);
     let events = events.fields("type=Warning,involvedObject.kind=Pod");
-    runtime.watch(events.into_sink(warnings).wakes(about));
+    runtime.watch(events.into_sink(warnings).wakes(about.clone()));
+    if served.contains("hypershift.openshift.io/HCPEtcdBackup") {
+        let asked = Watch::whole(client, &KINDS.backup()).namespace(&*namespace).into_sink(backups);
+        runtime.watch(asked.wakes(about));
+    }
     let mut follow = |kind: &Kind, sink: Option<Arc<dyn Sink>>| {
         let selected = Watch::whole(client, kind)
             .namespace(&*namespace)

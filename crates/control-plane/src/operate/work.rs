@@ -11,12 +11,17 @@ use super::{Found, Held, Operator, Pass};
 use crate::certificates::AUTHORITIES;
 use crate::certificates::plan::{self, Kind, Write};
 use crate::{Error as RenderError, publish, render, table};
+use kube::core::DynamicObject;
+use pki::rotation::Step;
+use reconcile::conditions::{Finding, Status};
 use reconcile::{Desired, Failure, Waiting, chain};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The condition that tells of a rotation of authorities.
+const ROTATING: &str = "CertificateAuthoritiesRotating";
 /// What is published is remembered like a component.
 const PUBLISHED: &str = "";
 
@@ -80,7 +85,7 @@ impl Operator {
         let kept = self.views.kept(&scope.namespace, &memo.pending);
         let converged = pass.progress.iter().all(|(name, _, _)| self.in_use(pass, memo, &kept, name));
         found.api_converged = self.in_use(pass, memo, &kept, "kube-apiserver");
-        let rotations = |ca: &str| self.views.rotation(pass.seen, ca, converged);
+        let rotations = |ca: &str| self.views.rotation(pass.seen, ca, converged, self.around.propagation());
         let known = super::memo::sum(&format!("{:?}", AUTHORITIES.map(|ca| rotations(ca.secret))));
         if let Some(i) = &memo.issued
             && (i.facts, i.known) == (pass.sum, known)
@@ -88,7 +93,7 @@ impl Operator {
             && i.read.iter().all(|(kind, name, sum)| kept.sum(*kind, name) == *sum)
         {
             found.until = i.until;
-            found.waiting.extend(rotating(&i.rotating, pass.now));
+            found.turning(&i.rotating, asked(pass.seen), pass.now);
             return Ok(Ok(()));
         }
         let reading = Reading { from: kept, read: RefCell::default() };
@@ -105,7 +110,7 @@ impl Operator {
             }
         };
         found.until = issued.until;
-        found.waiting.extend(rotating(&issued.rotating, pass.now));
+        found.turning(&issued.rotating, asked(pass.seen), pass.now);
         for write in &issued.writes {
             let mut object = secret_of(scope, write);
             objects::finish(&mut object, pass.seen);
@@ -295,17 +300,38 @@ impl render::Materials for Fresh<'_> {
     }
 }
 
-/// What rotations wait for, for those who ask.
-fn rotating(list: &[(&'static str, pki::rotation::Step)], now: jiff::Timestamp) -> Vec<Waiting> {
-    use pki::rotation::Step;
-    let what = |step: &Step| match step {
-        Step::AwaitTrust => Some("its successor to be trusted everywhere"),
-        Step::AwaitLeaves => Some("everything it signed to be replaced"),
-        _ => None,
-    };
-    let open = list.iter().filter_map(|(ca, step)| Some((ca, what(step)?)));
-    open.map(|(ca, what)| {
-        Waiting::new(format!("authority {ca}: {what}"), "nothing: pods are being replaced", now)
-    })
-    .collect()
+/// The word by which a rotation of authorities was asked for.
+fn asked(plane: &DynamicObject) -> Option<&str> {
+    let annotations = plane.metadata.annotations.as_ref()?;
+    annotations.get("hypershift.openshift.io/rotate-authorities").map(String::as_str)
+}
+
+impl Found {
+    /// What rotations of authorities wait for, for those who ask; as a condition if somebody asked for one.
+    fn turning(&mut self, list: &[(&'static str, Step)], asked: Option<&str>, now: jiff::Timestamp) {
+        let what = |step: &Step| match step {
+            Step::Announce { .. } | Step::AwaitTrust => "its successor to be trusted everywhere",
+            Step::Promote | Step::AwaitLeaves => "everything it signed to be replaced",
+            Step::Retire | Step::Rest { .. } => "its predecessor to be forgotten",
+        };
+        self.rotates = !list.is_empty();
+        for (ca, step) in list {
+            let on = format!("authority {ca}: {}", what(step));
+            self.waiting.push(Waiting::new(on, "nothing: pods are being replaced", now));
+        }
+        let announced = list.iter().any(|(_, s)| matches!(s, Step::Announce { .. } | Step::AwaitTrust));
+        let (status, reason, message) = match (list.is_empty(), asked) {
+            (true, None) => return,
+            (true, Some(word)) => {
+                (Status::False, "AsExpected", format!("all that was asked for by {word:?} is done"))
+            }
+            (false, _) => {
+                let names: Vec<String> =
+                    list.iter().map(|(ca, step)| format!("{ca} waits for {}", what(step))).collect();
+                let reason = if announced { "SuccessorsAnnounced" } else { "SuccessorsPromoted" };
+                (Status::True, reason, names.join("; "))
+            }
+        };
+        self.said.push(Finding::new(ROTATING, status, reason, message));
+    }
 }

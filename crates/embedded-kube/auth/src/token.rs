@@ -127,7 +127,10 @@ impl fmt::Debug for Issuer {
 }
 
 fn load(pem: Secret) -> Result<Key, Error> {
-    let encoding = EncodingKey::from_ec_pem(pem.expose().as_bytes()).map_err(Error::Key)?;
+    // Ours are elliptic. What is not was put in its place by somebody: RSA, which is all that Entra ID verifies.
+    let Ok(encoding) = EncodingKey::from_ec_pem(pem.expose().as_bytes()) else {
+        return given_private(&pem);
+    };
     let jwk = Jwk::from_encoding_key(&encoding, Algorithm::ES256).map_err(Error::Key)?;
     let kid = jwk.thumbprint(ThumbprintHash::SHA256).map_err(Error::Key)?;
     key(kid, Algorithm::ES256, jwk, Some((pem, encoding)))
@@ -396,6 +399,9 @@ mod tests {
     fn keys_of_others_sign_and_verify_under_the_names_kubernetes_gives_them() {
         let aud = ["api".to_owned()];
         let rsa = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+        let put = Issuer::new("https://x", vec![Secret::new(rsa.serialize_pem())]).unwrap();
+        assert_eq!(put.keys[0].algorithm, Algorithm::RS256, "a key that was put in the place of ours");
+        assert!(Issuer::new("https://x", vec![Secret::new("junk".to_owned())]).is_err());
         let ec = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         for (new, old) in [(&rsa, &ec), (&ec, &rsa)] {
             let pems = format!("{}{}", new.public_key_pem(), old.public_key_pem());

@@ -21,8 +21,9 @@ impl Program for Etcd {
         Box::pin(async move {
             match ctx.container() {
                 "reset-member" => reset(&ctx).await,
-                "etcd-init" => etcdctl::init(&ctx).await,
+                "etcd-init" => etcdctl::init(&guests, &ctx).await,
                 "etcd-metrics" => stand_ins::metrics(ctx).await,
+                _ if etcdctl::is_tool(ctx.command()) => etcdctl::run(&guests, &ctx).await,
                 _ => member(guests, ctx).await,
             }
         })

@@ -13,6 +13,30 @@ fn failed(text: impl std::fmt::Display) -> ExecOutput {
     ExecOutput { stderr: format!("Error: {text}\n").into_bytes(), code: 1, ..ExecOutput::default() }
 }
 
+pub(crate) fn is_tool(words: &[String]) -> bool {
+    words.first().is_some_and(|w| matches!(w.rsplit('/').next(), Some("etcdctl" | "etcdutl")))
+}
+
+/// A container that is one of the commands, as a Job has it. As the real one it asks a member, and must prove who it is;
+/// the files with its certificate are looked for, what is in them is not sent anywhere.
+pub(crate) async fn run(guests: &Guests, ctx: &ProgramContext) -> i32 {
+    let words: Vec<String> = ctx.command().iter().chain(ctx.args()).cloned().collect();
+    for flag in ["--cacert=", "--cert=", "--key="] {
+        let Some(file) = words.iter().find_map(|w| w.strip_prefix(flag)) else { continue };
+        if !ctx.path(file).is_some_and(|p| p.is_file()) {
+            ctx.log(format!("Error: open {file}: no such file or directory"));
+            return 1;
+        }
+    }
+    let Some(done) = exec(guests, ctx, &words).await else { return 127 };
+    for text in [&done.stdout, &done.stderr] {
+        if !text.is_empty() {
+            ctx.log(String::from_utf8_lossy(text).trim_end());
+        }
+    }
+    done.code
+}
+
 /// Runs one of the commands; `None` for others.
 pub(crate) async fn exec(guests: &Guests, ctx: &ProgramContext, words: &[String]) -> Option<ExecOutput> {
     let tool = words.first()?.rsplit('/').next()?;
@@ -74,9 +98,10 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// The init container of a cluster that begins with a snapshot: where the data directory is empty, it is made from the
-/// file that `RESTORE_URL_ETCD` names. Only `file://` is fetched here; whoever mounts the pod puts the file there.
-pub(crate) async fn init(ctx: &ProgramContext) -> i32 {
+/// The init container of a cluster that begins with a snapshot: where the data directory is empty, it is made from what
+/// `RESTORE_URL_ETCD` names: a file of a mounted volume (`file://`), or whatever the world knows how to
+/// [fetch](crate::Fetch).
+pub(crate) async fn init(guests: &Guests, ctx: &ProgramContext) -> i32 {
     let url = ctx.env().get("RESTORE_URL_ETCD").cloned().unwrap_or_default();
     let Some(data) = etcd::data_dir(ctx) else {
         ctx.log("the data directory is under no mount");
@@ -91,12 +116,33 @@ pub(crate) async fn init(ctx: &ProgramContext) -> i32 {
         ctx.log("nothing to restore");
         return 0;
     }
-    let from: Option<PathBuf> = url.strip_prefix("file://").and_then(|p| ctx.path(p));
-    let Some(from) = from else {
-        ctx.log(format!("cannot fetch {url}: only file:// of a mounted volume is known here"));
-        return 1;
+    // Signatures of URLs are secrets.
+    let place = url.split('?').next().unwrap_or_default().to_owned();
+    let mounted: Option<PathBuf> = url.strip_prefix("file://").and_then(|p| ctx.path(p));
+    let fetched = mounted.is_none();
+    let from = match (mounted, guests.fetch()) {
+        (Some(from), _) => from,
+        (None, Some(fetch)) => {
+            // Beside the data directory, on the same volume, as the real script has it.
+            let to = data.with_file_name("snapshot.db");
+            if let Err(why) = fetch.fetch(&url, &to).await {
+                ctx.log(format!("cannot fetch {place}: {why}"));
+                return 1;
+            }
+            ctx.log(format!("fetched {place}"));
+            to
+        }
+        (None, None) => {
+            ctx.log(format!("cannot fetch {place}: only file:// of a mounted volume is known here"));
+            return 1;
+        }
     };
-    match blocking(move || ek_store::restore(&from, &data)).await {
+    let file = from.clone();
+    let restored = blocking(move || ek_store::restore(&file, &data)).await;
+    if fetched {
+        let _ = tokio::fs::remove_file(from).await;
+    }
+    match restored {
         Ok(b) => {
             ctx.log(format!("restored: {}", shown(&b)));
             0

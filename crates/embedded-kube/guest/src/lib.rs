@@ -50,10 +50,12 @@ pub use router::{Router, RouterError};
 use ek_engine::ClusterId;
 use ek_node::Programs;
 use ek_server::{ApiServer, Host, KmsPlugins, NoKms};
+use futures::future::BoxFuture;
 use group::Groups;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 /// All guests of a host; cheap to clone.
 #[derive(Clone)]
@@ -65,11 +67,18 @@ struct Inner {
     /// Guests that are served, and by how many API servers.
     served: Mutex<HashMap<String, (ApiServer, usize)>>,
     kms: Arc<dyn KmsFinder>,
+    fetch: OnceLock<Arc<dyn Fetch>>,
 }
 
 /// Finds the KMS plugins of one API server pod; the sockets it names are in a volume it shares with them.
 pub trait KmsFinder: Send + Sync + 'static {
     fn plugins(&self, pod: &ek_node::ProgramContext) -> Arc<dyn KmsPlugins>;
+}
+
+/// Fetches a snapshot that a cluster is to begin from.
+pub trait Fetch: Send + Sync + 'static {
+    /// Writes what a URL leads to into a file.
+    fn fetch<'a>(&'a self, url: &'a str, to: &'a Path) -> BoxFuture<'a, Result<(), String>>;
 }
 
 struct NoFinder;
@@ -91,7 +100,17 @@ impl Guests {
             groups: Groups::new(host),
             served: Mutex::default(),
             kms: Arc::new(kms),
+            fetch: OnceLock::new(),
         }))
+    }
+
+    /// How snapshots are fetched; can be said once.
+    pub fn fetch_with(&self, fetch: impl Fetch) {
+        let _ = self.0.fetch.set(Arc::new(fetch));
+    }
+
+    pub(crate) fn fetch(&self) -> Option<Arc<dyn Fetch>> {
+        self.0.fetch.get().cloned()
     }
 
     /// Makes containers of these images programs. `image` turns the name a release payload gives an image (`etcd`,

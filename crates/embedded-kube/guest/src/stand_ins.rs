@@ -43,7 +43,7 @@ pub(crate) async fn metrics(ctx: ProgramContext) -> i32 {
 }
 
 /// Answers every question with `ok`, one after the other.
-pub(crate) async fn healthy(ctx: &ProgramContext, listener: TcpListener) -> i32 {
+pub async fn healthy(ctx: &ProgramContext, listener: TcpListener) -> i32 {
     loop {
         let accepted = tokio::select! {
             () = ctx.stopping().cancelled() => return 0,

@@ -43,12 +43,22 @@ impl Kit {
     }
 
     pub async fn with(dir: &Path, guests: impl FnOnce(&Host) -> Guests) -> Kit {
+        Kit::made(dir, guests, |_| {}).await
+    }
+
+    /// With further programs and drivers.
+    pub async fn made(
+        dir: &Path,
+        guests: impl FnOnce(&Host) -> Guests,
+        more: impl FnOnce(&mut Options),
+    ) -> Kit {
         let config = HostConfig { storage: Storage::Directory(dir.join("main")), ..HostConfig::memory() };
         let host = Host::start(config).await.unwrap();
         let main = host.ensure("main", ClusterConfig::default()).await.unwrap();
         let guests = guests(&host);
         let mut options = Options { stages: StageSet::instant(), ..Options::new(dir.join("nodes")) };
         guests.register(&mut options.programs, |key| format!("*/{key}:*"));
+        more(&mut options);
         let nodes = Nodes::new(&host, options);
         let mut all = nodes.controllers();
         all.extend(ek_controllers::all(ek_controllers::Options::default()));
@@ -206,6 +216,9 @@ pub struct Hosted {
     pub members: usize,
     pub replicas: usize,
     pub encryption: Option<Value>,
+    pub issuer: String,
+    /// Changes the API server's pod.
+    pub adapt: Option<Box<dyn Fn(&mut Value) + Send + Sync>>,
 }
 
 fn secret(ns: &str, name: &str, data: &[(&str, &str)]) -> Value {
@@ -222,7 +235,8 @@ fn config_map(ns: &str, name: &str, data: &[(&str, &str)]) -> Value {
 
 impl Hosted {
     pub fn new(ns: &str) -> Hosted {
-        Hosted { pki: Pki::new(ns), members: 1, replicas: 1, encryption: None }
+        let issuer = format!("https://issuer.{ns}.example.com");
+        Hosted { pki: Pki::new(ns), members: 1, replicas: 1, encryption: None, issuer, adapt: None }
     }
 
     fn ns(&self) -> &str {
@@ -294,10 +308,10 @@ impl Hosted {
     }
 
     fn config(&self) -> Value {
-        let ns = self.ns();
+        let (ns, issuer) = (self.ns(), &self.issuer);
         let certs = "/etc/kubernetes/certs";
         let arguments: Vec<(&str, String)> = vec![
-            ("api-audiences", format!("https://issuer.{ns}.example.com")),
+            ("api-audiences", issuer.clone()),
             ("client-ca-file", format!("{certs}/client-ca/ca.crt")),
             ("requestheader-client-ca-file", format!("{certs}/aggregator-ca/ca.crt")),
             ("requestheader-username-headers", "X-Remote-User".into()),
@@ -307,8 +321,8 @@ impl Hosted {
             ("etcd-servers", format!("https://etcd-client.{ns}.svc:2379")),
             ("max-requests-inflight", "3000".into()),
             ("max-mutating-requests-inflight", "1000".into()),
-            ("service-account-issuer", format!("https://issuer.{ns}.example.com")),
-            ("service-account-jwks-uri", format!("https://issuer.{ns}.example.com/openid/v1/jwks")),
+            ("service-account-issuer", issuer.clone()),
+            ("service-account-jwks-uri", format!("{issuer}/openid/v1/jwks")),
             (
                 "service-account-signing-key-file",
                 "/etc/kubernetes/secrets/svcacct-key/service-account.key".into(),
@@ -448,7 +462,7 @@ impl Hosted {
                 v
             })
             .collect();
-        let spec = json!({"replicas": self.replicas, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {
+        let mut spec = json!({"replicas": self.replicas, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {
             "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 15,
             "initContainers": [
                 {"name": "pre-pull-image-kube-apiserver", "image": image("hyperkube"), "command": ["/bin/sh", "-c", "echo pulled; exit 0"]},
@@ -463,6 +477,9 @@ impl Hosted {
                 {"name": "audit-logs", "image": image("cli"), "command": ["/bin/bash"], "args": ["-c", "tail -F /var/log/kube-apiserver/audit.log"], "volumeMounts": [{"name": "logs", "mountPath": "/var/log/kube-apiserver"}]},
             ],
             "volumes": volumes}}});
+        if let Some(adapt) = &self.adapt {
+            adapt(&mut spec["template"]["spec"]);
+        }
         kit.put("apps/deployments", json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "kube-apiserver", "namespace": ns}, "spec": spec})).await;
     }
 }

@@ -166,6 +166,78 @@ async fn a_snapshot_is_one_moment_and_restoring_goes_back_to_it() {
     kit.stop().await;
 }
 
+/// Fetches from a directory whatever the URL's last part names.
+struct Shelf(std::path::PathBuf);
+
+impl ek_guest::Fetch for Shelf {
+    fn fetch<'a>(
+        &'a self,
+        url: &'a str,
+        to: &'a std::path::Path,
+    ) -> futures::future::BoxFuture<'a, Result<(), String>> {
+        let name = url.split('?').next().and_then(|u| u.rsplit('/').next()).unwrap_or_default();
+        let from = self.0.join(name);
+        Box::pin(async move { tokio::fs::copy(from, to).await.map(drop).map_err(|e| e.to_string()) })
+    }
+}
+
+/// A Job takes the snapshot, as an operator has it; a cluster whose disks are empty begins from what its URL leads to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_begins_from_a_snapshot_that_is_fetched() {
+    let dir = tempfile::tempdir().unwrap();
+    let kit = Kit::start(dir.path()).await;
+    kit.guests.fetch_with(Shelf(dir.path().to_owned()));
+    let hosted = Hosted::new("clusters-f");
+    hosted.deploy(&kit).await;
+    hosted.up(&kit).await;
+    let client = kit.client(&hosted, &hosted.pki.admin()).await;
+    write(&client, "kept", "1").await;
+    let taking = |name: &str, key: &str| {
+        json!({"metadata": {"name": name, "namespace": "clusters-f", "labels": {"app": "backup"}},
+            "spec": {"restartPolicy": "Never", "volumes": [
+                    {"name": "tls", "secret": {"secretName": "etcd-client-tls"}},
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "data-etcd-0"}}],
+                "containers": [{"name": "etcd-snapshot", "image": crate::kit::image("etcd"), "command": ["etcdctl"],
+                    "args": [format!("--key={key}"), "snapshot", "save", "/var/lib/taken.db"],
+                    "volumeMounts": [{"name": "tls", "mountPath": "/tls"}, {"name": "data", "mountPath": "/var/lib"}]}]}})
+    };
+    kit.put("pods", taking("nobody", "/tls/other.key")).await;
+    kit.put("pods", taking("backup", "/tls/etcd-client.key")).await;
+    let phase = |k: &Kit, name: &str| k.get("pods", "clusters-f", name)["status"]["phase"].clone();
+    kit.until("both are over", |k| phase(k, "backup") == "Succeeded" && phase(k, "nobody") == "Failed").await;
+    assert!(kit.log("clusters-f", "nobody", "etcd-snapshot").await.contains("open /tls/other.key"));
+    write(&client, "later", "2").await;
+    std::fs::copy(kit.claim("clusters-f", 0).join("taken.db"), dir.path().join("taken.db")).unwrap();
+
+    // As if the cluster were made anew with this snapshot: empty disks, and an address.
+    kit.edit("apps/statefulsets", "clusters-f", "etcd", |s| s["spec"]["replicas"] = json!(0)).await;
+    kit.until("etcd is gone", |k| k.pods("clusters-f", "etcd").is_empty()).await;
+    std::fs::remove_dir_all(kit.claim("clusters-f", 0).join("data")).unwrap();
+    kit.edit("apps/statefulsets", "clusters-f", "etcd", |s| {
+        s["spec"]["replicas"] = json!(1);
+        let init = json!({"name": "etcd-init", "image": crate::kit::image("etcd"), "command": ["/bin/bash"],
+            "env": [{"name": "RESTORE_URL_ETCD", "value": "https://shelf.example/etcd/taken.db?sig=secret"}],
+            "volumeMounts": [{"name": "data", "mountPath": "/var/lib"}]});
+        let spec = &mut s["spec"]["template"]["spec"];
+        match spec["initContainers"].as_array_mut() {
+            Some(list) => list.push(init),
+            None => spec["initContainers"] = json!([init]),
+        }
+    })
+    .await;
+    hosted.up(&kit).await;
+    let log = kit.log("clusters-f", "etcd-0", "etcd-init").await;
+    assert!(
+        log.contains("fetched https://shelf.example/etcd/taken.db") && !log.contains("sig=secret"),
+        "{log}"
+    );
+    let client = kit.client(&hosted, &hosted.pki.admin()).await;
+    assert_eq!(read(&client, "kept").await.as_deref(), Some("1"));
+    assert_eq!(read(&client, "later").await, None);
+    assert!(!kit.claim("clusters-f", 0).join("snapshot.db").exists(), "nothing is left lying about");
+    kit.stop().await;
+}
+
 /// A command in etcd's container, as a probe would run it: through the program.
 async fn exec(kit: &Kit, ns: &str, words: &[&str]) -> (i32, String) {
     kit.nodes

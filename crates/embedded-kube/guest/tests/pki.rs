@@ -46,6 +46,7 @@ impl Pki {
         vec![
             "localhost".into(),
             "kubernetes".into(),
+            "kube-apiserver".into(),
             format!("kube-apiserver.{ns}.svc"),
             format!("api.{ns}.example.com"),
         ]

@@ -23,6 +23,7 @@ mod duration;
 pub use blockers::finding;
 pub use duration::go_duration;
 
+use apis::names::finalizer::HYPERSHIFT;
 use jiff::{SignedDuration, Timestamp};
 
 /// See the module.
@@ -109,6 +110,20 @@ pub struct Machine {
     pub refused: Option<Timestamp>,
 }
 
+/// Whether the guest takes away what it made in Azure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cleanup {
+    /// Nobody asked for it, or there never was a guest.
+    #[default]
+    No,
+    Running,
+    /// Done, or the guest cannot be asked.
+    Over,
+}
+
+/// How long the guest may take.
+pub const CLEANUP_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
 /// Everything that is left of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Remains {
@@ -120,6 +135,7 @@ pub struct Remains {
     /// Deployments that still hold their finalizer.
     pub operators: Vec<Left>,
     pub plane: Option<Left>,
+    pub cleanup: Cleanup,
     pub namespace: Option<Left>,
     pub keep_namespace: bool,
     /// Rights and marks that are left outside of the namespace.
@@ -143,6 +159,8 @@ pub enum Act {
     DropCluster,
     ReleaseOperator(String),
     DeletePlane,
+    /// The guest has cleaned up, or had its time: our own finalizer goes.
+    ReleasePlane,
     DropPlane,
     DeleteNamespace,
     /// Take finalizers off whatever is left in the namespace.
@@ -208,8 +226,16 @@ fn next(r: &Remains, now: Timestamp, forced: &dyn Fn(Layer) -> bool) -> (Layer, 
     if let Some(plane) = &r.plane {
         let mut acts = Vec::new();
         let overdue = plane.since.is_some_and(|s| now.duration_since(s) >= Layer::Plane.patience());
-        if plane.since.is_none() {
-            acts.push(Act::DeletePlane);
+        let held = plane.finalizers.iter().any(|f| f == HYPERSHIFT);
+        match plane.since {
+            None => acts.push(Act::DeletePlane),
+            Some(since)
+                if held
+                    && (r.cleanup != Cleanup::Running || now.duration_since(since) >= CLEANUP_PATIENCE) =>
+            {
+                acts.push(Act::ReleasePlane);
+            }
+            Some(_) => {}
         }
         if (forced(Layer::Plane) || (overdue && r.group_gone)) && !plane.finalizers.is_empty() {
             acts.push(Act::DropPlane);

@@ -36,7 +36,7 @@ fn obey(r: &mut Remains, step: &Step, now: Timestamp) {
             Act::DeleteCluster | Act::DropCluster => (r.cluster, r.machines) = (None, Vec::new()),
             Act::DropMachine(n) => r.machines.retain(|m| m.left.name != *n),
             Act::ReleaseOperator(n) => r.operators.retain(|o| o.name != *n),
-            Act::DeletePlane | Act::DropPlane => r.plane = None,
+            Act::DeletePlane | Act::ReleasePlane | Act::DropPlane => r.plane = None,
             Act::DeleteNamespace | Act::EmptyNamespace => r.namespace = None,
             Act::RemoveTraces => r.traces = false,
             Act::Finish => {}
@@ -154,4 +154,15 @@ fn the_grace_period_is_waited_for() {
     let waits = step(&r, at(4));
     assert_eq!((waits.layer, waits.again), (Layer::Grace, Some(SignedDuration::from_mins(6))));
     assert_eq!(step(&r, at(10)).layer, Layer::Gone);
+}
+
+#[test]
+fn the_guest_has_its_time_to_clean_up_and_no_more() {
+    let mut r = Remains { plane: Some(left("p", Some(0), &[HYPERSHIFT])), ..Remains::default() };
+    assert_eq!(step(&r, at(1)).acts, [Act::ReleasePlane], "nobody asked it to");
+    r.cleanup = Cleanup::Running;
+    assert!(step(&r, at(9)).acts.is_empty());
+    assert_eq!(step(&r, at(10)).acts, [Act::ReleasePlane]);
+    r.cleanup = Cleanup::Over;
+    assert_eq!(step(&r, at(1)).acts, [Act::ReleasePlane]);
 }

@@ -185,7 +185,11 @@ fn word(v: &Value) -> &str {
 fn plane(facts: &Facts, all: &Conditions) -> Node {
     let Some(plane) = &facts.plane else {
         let mut node = Node::new("control plane", State::Waiting);
-        node.message = "there is none yet: it is made when what was asked for is right".to_owned();
+        let deleting = !facts.cluster["metadata"]["deletionTimestamp"].is_null();
+        node.message = match deleting {
+            true => "it is gone".to_owned(),
+            false => "there is none yet: it is made when what was asked for is right".to_owned(),
+        };
         return node;
     };
     let meta = &plane["metadata"];
@@ -229,6 +233,11 @@ fn component(o: &Value) -> Node {
     let mut node = condition(worst);
     node.name = name.to_owned();
     node.state = State::Waiting;
+    let namespace = word(&o["metadata"]["namespace"]);
+    node.hint = match worst.reason.as_str() {
+        "WaitingForDependencies" => String::new(),
+        _ => format!("see `kubectl -n {namespace} describe pods -l app={name}`"),
+    };
     if worst.reason == "WaitingForDependencies"
         && let Some(row) = control_plane::table::find(name)
     {

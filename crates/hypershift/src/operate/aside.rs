@@ -130,8 +130,9 @@ impl Operator {
         let mut object = json!({"apiVersion": api, "kind": kind, "spec": spec, "metadata": {
             "name": live.metadata.name, "namespace": live.metadata.namespace,
             "annotations": annotations, "labels": live.metadata.labels.clone().unwrap_or_default()}});
-        if kind != "HostedControlPlane" {
-            object = belong(hc, object);
+        match kind {
+            "HostedControlPlane" => object["metadata"]["finalizers"] = json!([finalizer::HYPERSHIFT]),
+            _ => object = belong(hc, object),
         }
         self.applier.apply(&self.applier.desired(object)?).await?;
         Ok(())
@@ -192,6 +193,11 @@ impl Operator {
                 continue;
             }
             self.set_mark(input.sort, home, &input.name, name, Some("true")).await?;
+        }
+        for (sort, object) in self.views.marked(home, name) {
+            if !look.inputs.iter().any(|i| i.sort == sort && i.name == object) {
+                self.set_mark(sort, home, &object, name, None).await?;
+            }
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ mod views;
 mod watches;
 
 pub use views::Views;
-pub use watches::{MANAGER, start};
+pub use watches::{MANAGER, Setup, start, start_with};
 
 use crate::around::{NoRelease, Payload, Surroundings};
 use crate::inputs::{self, Found, Input, Purpose};
@@ -250,6 +250,9 @@ impl Operator {
     /// Makes everything as it should be; says what could not be rendered.
     async fn work(&self, look: &Look) -> Result<Vec<String>, Failure> {
         let hc = &look.hc;
+        if look.plane.as_ref().is_some_and(|p| p.metadata.deletion_timestamp.is_some()) {
+            return Ok(vec![going(look)]);
+        }
         // A closed gate keeps the cluster at what it runs.
         let image = match (&look.gate, &look.plane) {
             (Gate::Closed(_), Some(p)) => p.data["spec"]["releaseImage"].as_str().unwrap_or_default(),
@@ -384,6 +387,15 @@ impl Operator {
             (false, again) => Outcome::Waiting { on, again },
         }
     }
+}
+
+/// Somebody deleted the control plane and not the cluster: it is held, because its end would be that of its keys.
+fn going(look: &Look) -> String {
+    let at = format!("{}/{}", look.namespace, naming::name(&look.hc));
+    format!(
+        "HostedControlPlane {at} is being deleted, and its HostedCluster is not: it is held by its finalizer {} and runs on, but is not looked after any more; delete the HostedCluster, or remove that finalizer to have the control plane made anew (with new certificates, on the same etcd volumes)",
+        apis::names::finalizer::HYPERSHIFT
+    )
 }
 
 /// Why the guest is not ready for another minor, if it says so.

@@ -1,8 +1,7 @@
 //! Taking a cluster away: what is left is looked at, the next step taken, and where it stands is said.
 
 use super::Operator;
-use crate::delete::{self, Act, FORCE, Layer, Left, Machine, Remains, Step};
-use crate::inputs;
+use crate::delete::{self, Act, Cleanup, FORCE, Layer, Left, Machine, Remains, Step};
 use crate::plan::access;
 use crate::preflight::Asked;
 use crate::{kinds, naming};
@@ -63,6 +62,24 @@ fn machine(o: &DynamicObject) -> Machine {
     Machine { refused: refused.map(|t| left.since.map_or(t, |s| s.max(t))), left }
 }
 
+/// How far the guest is with cleaning up.
+fn cleanup(plane: &DynamicObject) -> Cleanup {
+    let annotations = plane.metadata.annotations.as_ref();
+    let asked =
+        annotations.and_then(|a| a.get(annotation::CLEANUP_CLOUD_RESOURCES)).is_some_and(|v| v == "true");
+    // A guest that never answered made nothing.
+    if !asked || plane.data["status"]["initialized"] != true {
+        return Cleanup::No;
+    }
+    let all = Conditions::of(&plane.data["status"]);
+    match all.get(condition::CLOUD_RESOURCES_DESTROYED) {
+        Some(c) if c.status == Status::True || c.reason == reason::CLOUD_RESOURCES_CLEANUP_SKIPPED => {
+            Cleanup::Over
+        }
+        _ => Cleanup::Running,
+    }
+}
+
 impl Operator {
     /// Everything that is left of a cluster.
     fn remains(&self, hc: &HostedCluster, seen: &DynamicObject, group_gone: bool) -> Remains {
@@ -109,11 +126,15 @@ impl Operator {
             .filter_map(|n| Some(left("Deployment", &views.deployments.get(&namespace, n)?.object)))
             .filter(|l| l.finalizers.iter().any(|f| f == finalizer::COMPONENT))
             .collect();
+        r.cleanup = views.planes.get(&namespace, name).map_or(Cleanup::No, |o| cleanup(&o));
         r.plane = views.planes.get(&namespace, name).map(|o| {
             let mut left = left("HostedControlPlane", &o);
             let cloud = Conditions::of(&o.data["status"]);
             let cloud = cloud.get(condition::CLOUD_RESOURCES_DESTROYED).filter(|c| c.status != Status::True);
             left.note = cloud.map(|c| c.message.clone()).unwrap_or_default();
+            if left.note.is_empty() && r.cleanup == Cleanup::Running {
+                left.note = "the guest removes what it made in Azure".to_owned();
+            }
             left
         });
         r.namespace = space.map(|s| Left {
@@ -128,13 +149,8 @@ impl Operator {
 
     /// Whether anything of ours is left outside of the namespace.
     fn traces(&self, hc: &HostedCluster, namespace: &str, ours: bool) -> bool {
-        let (home, name) = (naming::home(hc), naming::name(hc));
-        let marked = |i: &inputs::Input| {
-            let mark = self.views.mark(i.sort, home, &i.name);
-            mark.is_some_and(|m| m.clusters.iter().any(|c| c == name))
-        };
         let roles = ours && access::names(namespace).iter().any(|n| self.views.roles.get("", n).is_some());
-        roles || inputs::of(hc).iter().any(marked)
+        roles || !self.views.marked(naming::home(hc), naming::name(hc)).is_empty()
     }
 
     pub(super) async fn remove(
@@ -231,6 +247,12 @@ impl Operator {
                 Ok(())
             }
             Act::DeletePlane => self.gone(&kinds::PLANE, &namespace, name).await,
+            Act::ReleasePlane => {
+                let Some(plane) = self.views.planes.get(&namespace, name) else { return Ok(()) };
+                let at = kinds::PLANE.at(&namespace, name);
+                self.applier.remove_finalizer(&at, &plane, finalizer::HYPERSHIFT).await?;
+                Ok(())
+            }
             Act::DropPlane => self.strip(&kinds::PLANE, &namespace, name).await,
             Act::DeleteNamespace => self.gone(&kinds::NAMESPACE, "", &namespace).await,
             Act::EmptyNamespace => self.empty(&namespace).await,
@@ -241,11 +263,8 @@ impl Operator {
                         self.applier.delete(&kinds::CLUSTER_ROLE.at("", role)).await?;
                     }
                 }
-                for i in inputs::of(hc) {
-                    let mark = self.views.mark(i.sort, home, &i.name);
-                    if mark.is_some_and(|m| m.clusters.iter().any(|c| c == name)) {
-                        self.set_mark(i.sort, home, &i.name, name, None).await?;
-                    }
+                for (sort, object) in self.views.marked(home, name) {
+                    self.set_mark(sort, home, &object, name, None).await?;
                 }
                 Ok(())
             }

@@ -40,6 +40,7 @@ pub struct Space {
 /// What is kept of a Secret or ConfigMap: which version of it there is, not what it holds.
 #[derive(Clone, Debug)]
 pub struct Mark {
+    pub name: String,
     pub version: String,
     /// Clusters that are marked on it.
     pub clusters: Vec<String>,
@@ -112,7 +113,7 @@ fn mark(o: &DynamicObject) -> Option<Mark> {
     let prefix = inputs::mark("");
     let clusters = m.annotations.iter().flatten().filter_map(|(k, _)| k.strip_prefix(&prefix));
     let clusters = clusters.map(str::to_owned).collect();
-    Some(Mark { version: m.resource_version.clone().unwrap_or_default(), clusters })
+    Some(Mark { name: m.name.clone()?, version: m.resource_version.clone().unwrap_or_default(), clusters })
 }
 
 fn workload(o: &DynamicObject) -> Option<Workload> {
@@ -167,6 +168,17 @@ impl Views {
             Sort::Secret => self.secrets.get(namespace, name),
             Sort::ConfigMap => self.config_maps.get(namespace, name),
         }
+    }
+
+    /// Everything in a namespace that is marked as used by a cluster.
+    pub fn marked(&self, namespace: &str, cluster: &str) -> Vec<(Sort, String)> {
+        let of = |sort: Sort, view: &View<Mark>| -> Vec<(Sort, String)> {
+            let all = view.within(namespace).into_iter();
+            all.filter(|m| m.clusters.iter().any(|c| c == cluster)).map(|m| (sort, m.name.clone())).collect()
+        };
+        let mut all = of(Sort::Secret, &self.secrets);
+        all.extend(of(Sort::ConfigMap, &self.config_maps));
+        all
     }
 
     pub fn rollout(&self, namespace: &str, name: &str) -> Rollout {

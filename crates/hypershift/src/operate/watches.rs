@@ -33,6 +33,23 @@ pub fn start(
     around: Arc<dyn Surroundings>,
     metrics: &Metrics,
 ) -> (Handle, Arc<Operator>) {
+    let setup = Setup { served, clock, random, around, metrics, options: Options::default() };
+    start_with(runtime, client, setup)
+}
+
+/// What an operator is set up with.
+pub struct Setup<'a> {
+    pub served: BTreeSet<String>,
+    pub clock: SharedClock,
+    pub random: &'a Random,
+    pub around: Arc<dyn Surroundings>,
+    pub metrics: &'a Metrics,
+    pub options: Options,
+}
+
+/// The same, with how often and how many at once.
+pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (Handle, Arc<Operator>) {
+    let Setup { served, clock, random, around, metrics, options } = setup;
     let known = Kinds::builtin().with(kinds::SERVED).with([kinds::CLUSTER]);
     let ledger = Ledger::new(MANAGER, random);
     let applier = Applier::new(client.clone(), Arc::new(known), ledger.clone()).with_metrics(metrics);
@@ -62,7 +79,7 @@ pub fn start(
         groups: Default::default(),
     });
     let views = &operator.views;
-    let handle = runtime.controller(operator.clone(), Options::default());
+    let handle = runtime.controller(operator.clone(), options);
     let itself = handle.keys(|o, keys| keys.itself(o));
     let clusters = Watch::whole(client, &kinds::CLUSTER).into_sink(views.clusters.clone());
     runtime.watch(clusters.into_sink(views.names.clone()).wakes(itself));

@@ -2,7 +2,7 @@
 
 use crate::naming;
 use apis::hypershift::HostedCluster;
-use apis::names::{annotation, label};
+use apis::names::{annotation, finalizer, label};
 use serde_json::{Map, Value, json};
 
 /// Annotations that reach the control plane, and leave it when they leave the cluster.
@@ -70,7 +70,7 @@ pub const MIRRORED_PREFIXES: &[&str] =
     &[annotation::IDP_OVERRIDES_PREFIX, annotation::RESOURCE_REQUEST_OVERRIDE_PREFIX];
 
 /// What the control plane's annotations are to be. All of them are ours: one that is not listed any more is removed.
-pub fn annotations(hc: &HostedCluster, autoscaled: bool, cleanup: bool) -> Map<String, Value> {
+pub fn annotations(hc: &HostedCluster, autoscaled: bool) -> Map<String, Value> {
     let mirrored =
         |k: &str| MIRRORED.contains(&k) || MIRRORED_PREFIXES.iter().any(|prefix| k.starts_with(prefix));
     let given = hc.metadata.annotations.iter().flatten();
@@ -79,9 +79,6 @@ pub fn annotations(hc: &HostedCluster, autoscaled: bool, cleanup: bool) -> Map<S
     all.insert(annotation::HOSTED_CLUSTER.into(), json!(naming::key(hc)));
     if !autoscaled {
         all.insert(annotation::DISABLE_CLUSTER_AUTOSCALER.into(), json!("true"));
-    }
-    if cleanup {
-        all.insert(annotation::CLEANUP_CLOUD_RESOURCES.into(), json!("true"));
     }
     all
 }
@@ -127,7 +124,9 @@ pub fn plane(hc: &HostedCluster, image: &str, autoscaled: bool) -> Result<Value,
         "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedControlPlane",
         "metadata": {
             "name": hc.metadata.name, "namespace": naming::namespace(hc),
-            "annotations": annotations(hc, autoscaled, false), "labels": labels(hc),
+            "annotations": annotations(hc, autoscaled), "labels": labels(hc),
+            // The control plane stays while its guest takes away what it made in Azure.
+            "finalizers": [finalizer::HYPERSHIFT],
         },
         "spec": out,
     }))

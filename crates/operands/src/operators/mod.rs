@@ -111,34 +111,37 @@ async fn keep(operator: &Operator, ctx: &ProgramContext, wanted: &[Value]) -> Re
     let config = watcher::Config::default().labels(&format!("{OPERAND_OF}={}", operator.name));
     let mut events = watcher(api.clone(), config).boxed();
     let mut seen: std::collections::BTreeMap<String, Deployment> = Default::default();
-    while let Some(event) = events.try_next().await.map_err(|e| Error::Watch(Box::new(e)))? {
+    let mut open = Vec::new();
+    loop {
+        // While something is not available, what its pods say may change without the Deployment saying so.
+        let event = tokio::select! {
+            e = events.try_next() => e.map_err(|e| Error::Watch(Box::new(e)))?,
+            () = tokio::time::sleep(AGAIN), if !open.is_empty() => Some(watcher::Event::InitDone),
+        };
         match event {
-            watcher::Event::Apply(d) | watcher::Event::InitApply(d) => {
+            Some(watcher::Event::Apply(d) | watcher::Event::InitApply(d)) => {
                 seen.insert(d.metadata.name.clone().unwrap_or_default(), d);
             }
-            watcher::Event::Delete(d) => {
+            Some(watcher::Event::Delete(d)) => {
                 let name = d.metadata.name.unwrap_or_default();
                 seen.remove(&name);
                 if let Some(d) = wanted.iter().find(|w| name_of(w) == name) {
                     apply(d).await?;
                 }
             }
-            watcher::Event::Init => seen.clear(),
-            watcher::Event::InitDone => {}
+            Some(watcher::Event::Init) => seen.clear(),
+            Some(watcher::Event::InitDone) => {}
+            None => return Ok(()),
         }
-        let mut open = Vec::new();
+        open.clear();
         for d in wanted {
             let name = name_of(d);
             if !seen.get(name).is_some_and(available) {
                 open.push(trouble(ctx, name).await?);
             }
         }
-        match open.is_empty() {
-            true => ctx.ready(Ok(())),
-            false => ctx.ready(Err(open.join("; "))),
-        }
+        ctx.ready(if open.is_empty() { Ok(()) } else { Err(open.join("; ")) });
     }
-    Ok(())
 }
 
 fn available(d: &Deployment) -> bool {

@@ -27,6 +27,12 @@ pub struct ControlPlaneOperatorArgs {
     /// Client id of the identity that reads vaults, where managed identities are used
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "ID", default_value = "")]
     pub vault_reader: String,
+    /// Credentials of the control plane operator's managed identity, as a vault holds them; to ask Azure about networks
+    #[arg(long, value_name = "FILE")]
+    pub azure_credential: Option<PathBuf>,
+    /// Credentials of the KMS identity, as a vault holds them; to try the key that encrypts data
+    #[arg(long, value_name = "FILE")]
+    pub kms_credential: Option<PathBuf>,
     /// How to reach the management cluster; inside of it, its service account if not given
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

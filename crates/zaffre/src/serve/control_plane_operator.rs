@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 use apis::hypershift::HostedControlPlane;
 use azure::oci::{Images, Logins, Mirrors};
 use azure::{Env, Http, HttpOptions, Timing};
-use control_plane::operate::{self, Setup, Surroundings, Tenants};
-use control_plane::scope::{Management, Release, Scope};
+use control_plane::azure_checks;
+use control_plane::operate::{self, Setup, Surroundings, Tenants, Verdict};
+use control_plane::scope::{Encryption, Management, Release, Scope};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use reconcile::{Elector, Failure, Led, Metrics, Runtime, chain};
 use release::{Payload, Releases};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -136,6 +138,8 @@ struct Outside {
     overrides: String,
     management: Management,
     vault_reader: String,
+    credential: Option<PathBuf>,
+    kms_credential: Option<PathBuf>,
 }
 
 impl Outside {
@@ -176,6 +180,8 @@ impl Outside {
             overrides: args.registry_overrides.clone(),
             management: Management { openshift, uid, minor },
             vault_reader: args.vault_reader.clone(),
+            credential: args.azure_credential.clone(),
+            kms_credential: args.kms_credential.clone(),
         })
     }
 
@@ -212,6 +218,16 @@ impl Outside {
         })
     }
 
+    /// A client with the identity whose credentials a CSI driver mounts; read each time, since they are renewed.
+    async fn azure_client(&self, file: &Option<PathBuf>) -> Result<azure::Client, String> {
+        let file = file
+            .as_ref()
+            .ok_or("no identity is mounted to ask Azure with (--azure-credential, --kms-credential)")?;
+        let env = Env::of_process().with("ZAFFRE_AZURE_MSI_FILE", file.to_string_lossy());
+        let connected = azure::connect(&env, azure::ClientOptions::default()).await;
+        connected.map(|c| c.client).map_err(|e| chain(&e).to_string())
+    }
+
     /// Asks `/healthz` where the API is published, as its administrator would.
     async fn ask(&self, scope: &Scope) -> Result<(), String> {
         let said = |e: &(dyn std::error::Error + 'static)| chain(e).to_string();
@@ -246,5 +262,40 @@ impl Surroundings for Outside {
 
     fn vault_reader(&self) -> String {
         self.vault_reader.clone()
+    }
+
+    fn azure<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async move {
+            match self.azure_client(&self.credential).await {
+                Ok(client) => azure_checks::locations(&client, scope).await,
+                Err(why) => Verdict::Unknown(why),
+            }
+        })
+    }
+
+    fn kms<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async move {
+            let Some(Encryption::Kms { active, .. }) = &scope.encryption else { return Verdict::Good };
+            match self.azure_client(&self.kms_credential).await {
+                Ok(client) => azure_checks::key(&client, active).await,
+                Err(why) => Verdict::Unknown(why),
+            }
+        })
+    }
+
+    fn resolves<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((host, 443))).await;
+            match found {
+                Ok(Ok(addresses)) => match addresses.count() {
+                    0 => Err(format!("{host} has no address")),
+                    _ => Ok(()),
+                },
+                Ok(Err(e)) => {
+                    Err(format!("{host} does not resolve: {e}; is there a record of it in its zone?"))
+                }
+                Err(_) => Err(format!("{host} did not resolve within {PATIENCE:?}")),
+            }
+        })
     }
 }

@@ -31,7 +31,8 @@ struct Reader {
     path: String,
     /// `export` lines typed so far: they hold for the rest of the session.
     exports: String,
-    server: Option<Server>,
+    /// What is served, and by which server: `kube`, `azure`. Starting one again stops the one before.
+    servers: Vec<(String, Server)>,
     last_start: String,
 }
 
@@ -49,27 +50,30 @@ impl Reader {
         }
         #[allow(clippy::disallowed_methods, reason = "the test's own PATH, extended")]
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        Reader { dir, path, exports: String::new(), server: None, last_start: String::new() }
+        Reader { dir, path, exports: String::new(), servers: Vec::new(), last_start: String::new() }
     }
 
     /// Starts a server as the page says, but on a free port: tests run side by side.
     fn start(&mut self, command: &str) {
-        self.stop();
+        let what = command.split_whitespace().nth(2).unwrap_or_default().to_owned();
+        if let Some(at) = self.servers.iter().position(|(w, _)| *w == what) {
+            assert!(self.servers.remove(at).1.stop().unwrap().success());
+        }
         let command = command.replace("127.0.0.1:6443", "127.0.0.1:0");
         let mut c = zaffre();
         c.current_dir(self.dir.path()).args(command.split_whitespace().skip(1));
-        self.server = Some(Server::spawn(c).unwrap());
+        self.servers.push((what, Server::spawn(c).unwrap()));
         self.last_start = command;
     }
 
     fn stop(&mut self) {
-        if let Some(s) = self.server.take() {
+        for (_, s) in self.servers.drain(..) {
             assert!(s.stop().unwrap().success());
         }
     }
 
     fn type_in(&mut self, command: &str) {
-        if command.starts_with("zaffre serve ") {
+        if ["zaffre serve kube", "zaffre serve azure"].iter().any(|s| command.starts_with(s)) {
             return self.start(command);
         }
         if command.starts_with("export ") || command.starts_with(". ") {
@@ -190,6 +194,19 @@ fn the_page_on_azure_prerequisites() {
     // Everything on it is ours; `az` is only mentioned.
     let mut reader = Reader::new(&[]);
     for command in page("docs/azure-prerequisites.md").iter().flatten() {
+        reader.type_in(command);
+    }
+    reader.stop();
+}
+
+#[test]
+fn the_page_on_identity() {
+    let Some(kubectl) = kubectl() else { return };
+    if Command::new("curl").arg("--version").output().is_err() {
+        return testkit::tools::skipped("commands of docs/identity.md: there is no curl");
+    }
+    let mut reader = Reader::new(&kubectl);
+    for command in page("docs/identity.md").iter().flatten() {
         reader.type_in(command);
     }
     reader.stop();

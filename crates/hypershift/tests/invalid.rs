@@ -1,0 +1,404 @@
+//! What is wrong is said, each with its condition, reason and way out, and nothing is made.
+
+use crate::samples;
+use crate::world::{World, condition};
+use hypershift::kinds;
+use hypershift::preflight::Verdict;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+struct Bad {
+    what: &'static str,
+    change: fn(&mut Value),
+    condition: &'static str,
+    reason: &'static str,
+    /// What the message must have: the field and the fix.
+    says: &'static [&'static str],
+}
+
+const CONFIGURATION: (&str, &str) = ("ValidConfiguration", "InvalidConfiguration");
+
+const fn bad(what: &'static str, change: fn(&mut Value), says: &'static [&'static str]) -> Bad {
+    Bad { what, change, condition: CONFIGURATION.0, reason: CONFIGURATION.1, says }
+}
+
+const TABLE: &[Bad] = &[
+    Bad {
+        what: "another platform",
+        change: |o| o["spec"]["platform"] = json!({"type": "KubeVirt", "kubevirt": {}}),
+        condition: "SupportedHostedCluster",
+        reason: "UnsupportedHostedCluster",
+        says: &["spec.platform.type is KubeVirt", "use Azure"],
+    },
+    Bad {
+        what: "no pull secret",
+        change: |o| o["spec"]["pullSecret"]["name"] = json!("absent"),
+        condition: "ValidReleaseImage",
+        reason: "SecretNotFound",
+        says: &[
+            "spec.pullSecret",
+            "clusters/absent",
+            "kubectl -n clusters create secret generic absent --from-file=.dockerconfigjson=",
+        ],
+    },
+    Bad {
+        what: "a pull secret without its key",
+        change: |o| o["spec"]["pullSecret"]["name"] = json!("empty"),
+        condition: "ValidReleaseImage",
+        reason: "SecretNotFound",
+        says: &["no key \".dockerconfigjson\"", "it has other"],
+    },
+    Bad {
+        what: "a release that is none",
+        change: |o| o["spec"]["release"]["image"] = json!("quay.example/ocp-release:none"),
+        condition: "ValidReleaseImage",
+        reason: "InvalidImage",
+        says: &[
+            "spec.release.image quay.example/ocp-release:none",
+            "there is no such image",
+            "check the pull spec",
+        ],
+    },
+    Bad {
+        what: "a release that is too old",
+        change: |o| o["spec"]["release"]["image"] = json!("quay.example/ocp-release:4.13.9"),
+        condition: "ValidReleaseImage",
+        reason: "InvalidImage",
+        says: &["4.13.9", "4.14"],
+    },
+    Bad {
+        what: "a release that is too new",
+        change: |o| o["spec"]["release"]["image"] = json!("quay.example/ocp-release:5.2.0"),
+        condition: "ValidReleaseImage",
+        reason: "InvalidImage",
+        says: &["5.2.0", "upgrade the operator first"],
+    },
+    Bad {
+        what: "a proxy bundle that is none",
+        change: |o| {
+            o["spec"]["configuration"] =
+                json!({"proxy": {"httpsProxy": "http://p", "trustedCA": {"name": "no-bundle"}}})
+        },
+        condition: "ValidProxyConfiguration",
+        reason: "ProxyCABundleInvalid",
+        says: &["spec.configuration.proxy.trustedCA", "it holds no certificate"],
+    },
+    bad(
+        "networks that overlap",
+        |o| o["spec"]["networking"]["machineNetwork"] = json!([{"cidr": "10.133.0.0/16"}]),
+        &["spec.networking.machineNetwork[0].cidr 10.133.0.0/16 overlaps", "choose ranges"],
+    ),
+    bad(
+        "a host name twice",
+        |o| {
+            o["spec"]["services"][2]["servicePublishingStrategy"]["route"]["hostname"] =
+                json!("oauth-demo.hc.example.com")
+        },
+        &["oauth-demo.hc.example.com is used by OAuthServer and Konnectivity"],
+    ),
+    bad(
+        "a key without an issuer",
+        |o| {
+            o["spec"].as_object_mut().unwrap().remove("issuerURL");
+        },
+        &["spec.serviceAccountSigningKey is set and spec.issuerURL is not"],
+    ),
+    bad(
+        "an issuer without its key",
+        |o| {
+            o["spec"].as_object_mut().unwrap().remove("serviceAccountSigningKey");
+        },
+        &["spec.serviceAccountSigningKey is missing"],
+    ),
+    bad(
+        "a signing key that is none",
+        |o| o["spec"]["serviceAccountSigningKey"]["name"] = json!("no-key"),
+        &["spec.serviceAccountSigningKey", "RSA PRIVATE KEY"],
+    ),
+    bad(
+        "a trust bundle that is not there",
+        |o| o["spec"]["additionalTrustBundle"] = json!({"name": "absent"}),
+        &[
+            "spec.additionalTrustBundle names ConfigMap clusters/absent",
+            "kubectl -n clusters create configmap absent",
+        ],
+    ),
+    bad(
+        "a trust bundle that is none",
+        |o| o["spec"]["additionalTrustBundle"] = json!({"name": "no-bundle"}),
+        &["it holds no certificate"],
+    ),
+    bad(
+        "an encryption key that is too short",
+        |o| {
+            o["spec"]["secretEncryption"] =
+                json!({"type": "aescbc", "aescbc": {"activeKey": {"name": "no-key"}}})
+        },
+        &["the key has 5 bytes and must have 32"],
+    ),
+    bad(
+        "an identity provider's secret that is not there",
+        |o| {
+            o["spec"]["configuration"] = json!({"oauth": {"identityProviders": [{"name": "a", "mappingMethod": "claim",
+            "type": "GitHub", "github": {"clientID": "x", "clientSecret": {"name": "absent"}}}]}})
+        },
+        &["spec.configuration.oauth.identityProviders[0].github.clientSecret names Secret clusters/absent"],
+    ),
+    bad(
+        "a copy that would take a name of ours",
+        |o| o["spec"]["configuration"] = json!({"apiServer": {"clientCA": {"name": "root-ca"}}}),
+        &["the control plane has an object of that name: rename yours"],
+    ),
+    bad(
+        "a network of another subscription",
+        |o| o["spec"]["platform"]["azure"]["subscriptionID"] = json!("33333333-3333-3333-3333-333333333333"),
+        &["spec.platform.azure.vnetID lies in subscription 22222222"],
+    ),
+    bad(
+        "a security group that is a network",
+        |o| {
+            o["spec"]["platform"]["azure"]["securityGroupID"] =
+                o["spec"]["platform"]["azure"]["vnetID"].clone()
+        },
+        &["spec.platform.azure.securityGroupID", "networkSecurityGroups"],
+    ),
+    bad(
+        "a subnet of another network",
+        |o| {
+            o["spec"]["platform"]["azure"]["subnetID"] = json!(
+                "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups/demo-vnet-demo-x7k2p/providers/Microsoft.Network/virtualNetworks/other/subnets/default"
+            )
+        },
+        &["spec.platform.azure.subnetID", "lies outside the virtual network"],
+    ),
+    bad(
+        "a name of the API inside a certificate",
+        |o| o["spec"]["configuration"] = json!({"apiServer": {"servingCerts": {"namedCertificates": [{"names": ["kubernetes.default.svc"]}]}}}),
+        &["namedCertificates[0].names has kubernetes.default.svc", "remove it"],
+    ),
+    bad(
+        "OIDC without a provider",
+        |o| o["spec"]["configuration"] = json!({"authentication": {"type": "OIDC"}}),
+        &["oidcProviders is empty"],
+    ),
+    bad(
+        "ports that are none",
+        |o| o["spec"]["configuration"] = json!({"network": {"serviceNodePortRange": "many"}}),
+        &["serviceNodePortRange \"many\"", "30000-32767"],
+    ),
+    bad(
+        "an HSM before its time",
+        |o| {
+            o["spec"]["secretEncryption"] = json!({"type": "kms", "kms": {"provider": "Azure", "azure": {"keyVaultType": "ManagedHSM",
+            "activeKey": {"keyVaultName": "v", "keyName": "k", "keyVersion": "1"}, "workloadIdentity": {"clientID": "00000000-0000-0000-0000-000000000009"}}}})
+        },
+        &["needs release 4.22"],
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_rule_says_what_to_do_and_nothing_is_made() {
+    let w = World::start().await.with_inputs().await;
+    let map = json!({"metadata": {"name": "no-bundle", "namespace": "clusters"}, "data": {"ca-bundle.crt": "hello"}});
+    w.create(&kinds::CONFIG_MAP, map).await;
+    let root = json!({"metadata": {"name": "root-ca", "namespace": "clusters"},
+        "data": {"ca-bundle.crt": "-----BEGIN CERTIFICATE-----\nx"}});
+    w.create(&kinds::CONFIG_MAP, root).await;
+    for (name, key) in [("empty", "other"), ("no-key", "key")] {
+        let secret =
+            json!({"metadata": {"name": name, "namespace": "clusters"}, "stringData": {key: "hello"}});
+        w.create(&kinds::SECRET, secret).await;
+    }
+    let _running = w.operate();
+    for (i, b) in TABLE.iter().enumerate() {
+        let mut o = samples::self_managed();
+        (b.change)(&mut o);
+        let name = format!("bad-{i}");
+        o["metadata"]["name"] = json!(name);
+        w.create(&kinds::CLUSTER, o).await;
+        let wanted = |o: Option<&kube::core::DynamicObject>| {
+            o.is_some_and(|o| condition(o, b.condition)["status"] == "False")
+        };
+        let o = w.until(&kinds::CLUSTER, "clusters", &name, b.what, wanted).await.unwrap();
+        let found = condition(&o, b.condition);
+        assert_eq!(found["reason"], b.reason, "{}", b.what);
+        let message = found["message"].as_str().unwrap();
+        for part in b.says {
+            assert!(message.contains(part), "{}: {part:?} is not in {message:?}", b.what);
+        }
+        if b.condition != "ValidProxyConfiguration" {
+            assert_eq!(condition(&o, "Progressing")["reason"], "Blocked", "{}", b.what);
+        }
+        assert_eq!(condition(&o, "Available")["status"], "False", "{}", b.what);
+        let space = w.api(&kinds::NAMESPACE, "").get_opt(&format!("clusters-{name}")).await.unwrap();
+        assert!(space.is_none(), "{}: something was made", b.what);
+    }
+    // Two clusters that mean one namespace: the second is told whose it is.
+    w.create(&kinds::NAMESPACE, json!({"metadata": {"name": "clusters-a"}})).await;
+    let space = json!({"metadata": {"name": "clusters-a-b", "annotations": {"hypershift.openshift.io/cluster": "clusters-a/b"}}});
+    w.create(&kinds::NAMESPACE, space).await;
+    let mut o = samples::self_managed();
+    o["metadata"]["name"] = json!("a-b");
+    w.create(&kinds::CLUSTER, o).await;
+    let wanted = |o: Option<&kube::core::DynamicObject>| {
+        o.is_some_and(|o| condition(o, "ValidConfiguration")["status"] == "False")
+    };
+    let o = w.until(&kinds::CLUSTER, "clusters", "a-b", "a tenant", wanted).await.unwrap();
+    assert!(
+        condition(&o, "ValidConfiguration")["message"]
+            .as_str()
+            .unwrap()
+            .contains("belongs to HostedCluster clusters-a/b")
+    );
+    w.api(&kinds::CLUSTER, "clusters").delete("a-b", &Default::default()).await.unwrap();
+    w.until(&kinds::CLUSTER, "clusters", "a-b", "its end", |o| o.is_none()).await;
+    let space = w.api(&kinds::NAMESPACE, "").get("clusters-a-b").await.unwrap();
+    assert!(space.metadata.deletion_timestamp.is_none(), "a foreign namespace is left alone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_mended_goes_on_by_itself() {
+    let w = World::start().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.condition("ValidReleaseImage", "False").await;
+    for input in samples::inputs() {
+        w.create(&kinds::SECRET, input).await;
+    }
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "being", |o| o.is_some()).await;
+    w.condition("ValidReleaseImage", "True").await;
+    w.condition("ValidConfiguration", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn azure_is_asked_before_anything_is_made_and_never_hurts_what_runs() {
+    let w = World::start().await.with_inputs().await;
+    let away = Verdict { unknown: vec!["Azure does not answer".into()], ..Verdict::default() };
+    *w.told.verdict.lock() = Some(away.clone());
+    let running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    let c = w.condition("PlatformCredentialsFound", "Unknown").await;
+    assert!(c["message"].as_str().unwrap().contains("Azure does not answer"), "{c}");
+    assert!(w.api(&kinds::NAMESPACE, "").get_opt("clusters-demo").await.unwrap().is_none());
+    let wrong = Verdict {
+        places: vec!["spec.platform.azure.vnetID x does not exist".into()],
+        identities: vec!["the identity disk may not do Microsoft.Compute/disks/write".into()],
+        unknown: Vec::new(),
+    };
+    *w.told.verdict.lock() = Some(wrong.clone());
+    w.clock.advance(jiff::SignedDuration::from_secs(60));
+    running.handle.poke("clusters/demo");
+    let c = w.condition("PlatformCredentialsFound", "False").await;
+    assert_eq!(c["reason"], "PlatformCredentialsNotFound");
+    let c = w.condition("ValidConfiguration", "False").await;
+    assert!(c["message"].as_str().unwrap().contains("vnetID"), "{c}");
+    assert!(w.api(&kinds::NAMESPACE, "").get_opt("clusters-demo").await.unwrap().is_none());
+    *w.told.verdict.lock() = Some(Verdict::default());
+    w.clock.advance(jiff::SignedDuration::from_secs(60));
+    running.handle.poke("clusters/demo");
+    w.report_available().await;
+    w.condition("Available", "True").await;
+    // It runs. Azure goes away, then says no: both are only said.
+    for verdict in [away, wrong] {
+        *w.told.verdict.lock() = Some(verdict);
+        w.clock.advance(jiff::SignedDuration::from_hours(1));
+        let change =
+            json!({"spec": {"channel": format!("stable-{}", clock::Clock::now(&*w.clock).as_second())}});
+        w.patch(&kinds::CLUSTER, "clusters", "demo", change.clone()).await;
+        let followed = |o: Option<&kube::core::DynamicObject>| {
+            o.is_some_and(|o| o.data["spec"]["channel"] == change["spec"]["channel"])
+        };
+        w.until(&kinds::PLANE, "clusters-demo", "demo", "the change", followed).await;
+        w.condition("Available", "True").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn minors_wait_until_the_guest_is_ready_or_somebody_insists() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    w.condition("Available", "True").await;
+    let mut status = crate::world::available("4.19.3");
+    let conditions = status["conditions"].as_array_mut().unwrap();
+    let blocked = conditions.iter_mut().find(|c| c["type"] == "ClusterVersionUpgradeable").unwrap();
+    (blocked["status"], blocked["message"]) = (json!("False"), json!("an operator needs an acknowledgement"));
+    w.report(status).await;
+    w.condition("ClusterVersionUpgradeable", "False").await;
+    let image = |v: &str| json!({"spec": {"release": {"image": format!("quay.example/ocp-release:{v}")}}});
+    let runs = |v: &'static str| {
+        move |o: Option<&kube::core::DynamicObject>| {
+            o.is_some_and(|o| o.data["spec"]["releaseImage"] == format!("quay.example/ocp-release:{v}"))
+        }
+    };
+    // A patch goes through.
+    w.patch(&kinds::CLUSTER, "clusters", "demo", image("4.19.9")).await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "the patch", runs("4.19.9")).await;
+    // A minor does not.
+    w.patch(&kinds::CLUSTER, "clusters", "demo", image("4.20.1")).await;
+    let is_blocked = |o: Option<&kube::core::DynamicObject>| {
+        o.is_some_and(|o| condition(o, "Progressing")["reason"] == "Blocked")
+    };
+    let o = w.until(&kinds::CLUSTER, "clusters", "demo", "Blocked", is_blocked).await.unwrap();
+    let message = condition(&o, "Progressing")["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("an operator needs an acknowledgement")
+            && message.contains("force-upgrade-to=quay.example/ocp-release:4.20.1"),
+        "{message}"
+    );
+    assert!(runs("4.19.9")(Some(&w.api(&kinds::PLANE, "clusters-demo").get("demo").await.unwrap())));
+    // Minors never go back.
+    w.patch(&kinds::CLUSTER, "clusters", "demo", image("4.18.9")).await;
+    let c = w.condition("ValidReleaseImage", "False").await;
+    assert!(c["message"].as_str().unwrap().contains("minors cannot go back"), "{c}");
+    // Somebody insists.
+    let mut forced = image("4.20.1");
+    forced["metadata"]["annotations"]["hypershift.openshift.io/force-upgrade-to"] =
+        json!("quay.example/ocp-release:4.20.1");
+    w.patch(&kinds::CLUSTER, "clusters", "demo", forced).await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "the minor", runs("4.20.1")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn annotations_come_and_go_and_copies_follow_their_originals() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "being", |o| o.is_some()).await;
+    let restart = "hypershift.openshift.io/restart-date";
+    let annotate = |v: Value| json!({"metadata": {"annotations": {restart: v, "example.com/mine": "x"}}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", annotate(json!("2026-03-01"))).await;
+    let has = |yes: bool| {
+        move |o: Option<&kube::core::DynamicObject>| {
+            o.and_then(|o| o.metadata.annotations.as_ref())
+                .is_some_and(|a| a.contains_key(restart) == yes && !a.contains_key("example.com/mine"))
+        }
+    };
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "the annotation", has(true)).await;
+    w.patch(&kinds::CLUSTER, "clusters", "demo", annotate(Value::Null)).await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "no annotation", has(false)).await;
+    // The original changes, and its copy with it.
+    let new = json!({"stringData": {"id_rsa.pub": "ssh-ed25519 BBBB demo"}});
+    w.api(&kinds::SECRET, "clusters")
+        .patch("demo-ssh-key", &PatchParams::default(), &Patch::Merge(&new))
+        .await
+        .unwrap();
+    w.until(&kinds::SECRET, "clusters-demo", "ssh-key", "the new key", |o| {
+        o.is_some_and(|o| o.data["data"]["id_rsa.pub"] == "c3NoLWVkMjU1MTkgQkJCQiBkZW1v")
+    })
+    .await;
+    // Nobody names it any more.
+    w.patch(&kinds::CLUSTER, "clusters", "demo", json!({"spec": {"sshKey": null}})).await;
+    w.until(&kinds::SECRET, "clusters-demo", "ssh-key", "its end", |o| o.is_none()).await;
+    // Somebody changes a copy: it is put right.
+    let wrong = json!({"data": {".dockerconfigjson": "e30="}});
+    w.api(&kinds::SECRET, "clusters-demo")
+        .patch("pull-secret", &PatchParams::default(), &Patch::Merge(&wrong))
+        .await
+        .unwrap();
+    w.until(&kinds::SECRET, "clusters-demo", "pull-secret", "its content", |o| {
+        o.is_some_and(|o| o.data["data"][".dockerconfigjson"] != "e30=")
+    })
+    .await;
+}

@@ -1,0 +1,107 @@
+//! Everything that is written, as files.
+
+use crate::samples;
+use crate::world::release;
+use apis::hypershift::HostedCluster;
+use control_plane::Materials;
+use control_plane::facts::Around;
+use control_plane::scope::Management;
+use hypershift::inputs::{self, Data, Found, Given};
+use hypershift::plan::{self, Plan, project};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+struct Nothing;
+
+impl Materials for Nothing {
+    fn data(&self, _: &str, _: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+        None
+    }
+}
+
+fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
+    change(&mut hc);
+    let hc: HostedCluster = serde_json::from_value(hc).unwrap();
+    let list = inputs::of(&hc);
+    let mut found = Found::default();
+    for i in &list {
+        // Keys are made anew by each run; what is signed by them is not part of the picture.
+        let keys = i.keys.iter().filter(|k| **k != "key");
+        let data: Data = keys.map(|k| ((*k).to_owned(), format!("<{}>", i.name).into_bytes())).collect();
+        found.0.insert(
+            (i.sort, i.name.clone()),
+            Given { data: Arc::new(data), type_: "Opaque".into(), placeholder: false },
+        );
+    }
+    let plane = project::plane(&hc, &hc.spec.release.image, false).unwrap();
+    let around = Around {
+        release: release("4.19.3"),
+        management: Management { openshift: false, uid: Some(1234), minor: 34 },
+        given: Default::default(),
+        vault_reader: "00000000-0000-0000-0000-0000000000aa".into(),
+    };
+    let scope = plan::scope(&hc, &plane, &around).unwrap();
+    let objects = Plan {
+        hc: &hc,
+        inputs: &list,
+        found: &found,
+        scope: &scope,
+        plane,
+        endpoint: &json!({"host": "20.1.2.3", "port": 7443}),
+        uid: Some(1234),
+        machines: true,
+        materials: &Nothing,
+    }
+    .objects();
+    assert_eq!(objects.troubles, Vec::<String>::new());
+    let all = [objects.namespace, objects.inputs, objects.core, objects.operators].concat();
+    let documents: Vec<String> = all.iter().map(|o| serde_saphyr::to_string(o).unwrap()).collect();
+    documents.join("---\n")
+}
+
+#[test]
+fn of_both_flavours() {
+    testkit::golden!("self-managed.yaml", &render(samples::self_managed(), |_| {}));
+    testkit::golden!("managed.yaml", &render(samples::managed(), |_| {}));
+}
+
+/// What a change of the spec changes, as a diff.
+fn differs(from: Value, change: impl FnOnce(&mut Value)) -> String {
+    let (a, b) = (render(from.clone(), |_| {}), render(from, change));
+    similar::TextDiff::from_lines(&a, &b).unified_diff().context_radius(2).to_string()
+}
+
+#[test]
+fn what_settings_change() {
+    let everything = differs(samples::self_managed(), |o| {
+        o["metadata"]["annotations"] = json!({
+            "hypershift.openshift.io/restart-date": "2026-03-01", "example.com/mine": "stays",
+            "hypershift.openshift.io/control-plane-operator-image": "quay.example/zaffre:mine",
+            "hypershift.openshift.io/capi-provider-azure-image": "quay.example/capz:mine",
+            "hypershift.openshift.io/pod-security-admission-label-override": "baseline",
+            "resource-request-override.hypershift.openshift.io/control-plane-operator.control-plane-operator": "memory=1Gi",
+        });
+        o["metadata"]["labels"] = json!({"api.openshift.com/id": "x", "other": "y"});
+        o["spec"]["additionalTrustBundle"] = json!({"name": "bundle"});
+        o["spec"]["auditWebhook"] = json!({"name": "audit"});
+        o["spec"]["capabilities"] = json!({"disabled": ["ImageRegistry"]});
+        o["spec"]["nodeSelector"] = json!({"pool": "control"});
+        o["spec"]["configuration"] = json!({
+            "proxy": {"httpsProxy": "http://proxy:3128", "trustedCA": {"name": "proxy-ca"}},
+            "oauth": {"identityProviders": [{"name": "a", "mappingMethod": "claim", "type": "OpenID",
+                "openID": {"clientID": "x", "issuer": "https://i", "clientSecret": {"name": "oidc-secret"}, "ca": {"name": "oidc-ca"},
+                    "claims": {"preferredUsername": ["email"]}}}]},
+        });
+        let encryption =
+            json!({"type": "aescbc", "aescbc": {"activeKey": {"name": "k2"}, "backupKey": {"name": "k1"}}});
+        o["spec"]["secretEncryption"] = encryption;
+    });
+    testkit::golden!("self-managed-everything.diff", &everything);
+    let unmanaged = differs(samples::managed(), |o| {
+        o["metadata"]["annotations"]["hypershift.openshift.io/disable-machine-management"] = json!("true");
+        o["spec"]["etcd"] = json!({"managementType": "Unmanaged", "unmanaged": {"endpoint": "https://etcd:2379",
+            "tls": {"clientSecret": {"name": "etcd-client"}}}});
+    });
+    testkit::golden!("managed-unmanaged-etcd.diff", &unmanaged);
+}

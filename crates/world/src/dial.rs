@@ -1,0 +1,81 @@
+//! Clients of guests for programs that live long: whoever a kubeconfig names is looked up again for each connection.
+//!
+//! Pods of an API server come and go, and each has a loopback port of its own. In a cluster a Service's address stays;
+//! here the name must be resolved whenever somebody dials.
+
+use bytes::Bytes;
+use ek_node::ProgramContext;
+use futures::future::BoxFuture;
+use http::Uri;
+use http_body_util::BodyExt;
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::{Body, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::io;
+use std::task::{Context, Poll};
+use tokio::net::TcpStream;
+use tower::{Layer, Service, ServiceExt};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0} is under no mount of this container")]
+    NoMount(String),
+    #[error("cannot read {path}")]
+    Read { path: String, source: io::Error },
+    #[error("{path} is no kubeconfig")]
+    Kubeconfig { path: String, source: Box<kube::config::KubeconfigError> },
+    #[error("cannot make a client of {path}")]
+    Client { path: String, source: Box<kube::Error> },
+}
+
+/// Dials names as the pod sees them.
+#[derive(Clone)]
+struct Names(ProgramContext);
+
+impl Service<Uri> for Names {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let ctx = self.0.clone();
+        Box::pin(async move {
+            let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443));
+            let found = match host {
+                "localhost" | "127.0.0.1" => ctx.local(port),
+                _ => ctx.resolve(host, port),
+            };
+            let nobody = || {
+                io::Error::new(io::ErrorKind::HostUnreachable, format!("no ready endpoint of {host}:{port}"))
+            };
+            let tcp = TcpStream::connect(found.ok_or_else(nobody)?).await?;
+            tcp.set_nodelay(true)?;
+            Ok(TokioIo::new(tcp))
+        })
+    }
+}
+
+/// A client by a kubeconfig of the container's mounts, with the certificates that it has now.
+pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Error> {
+    let real = ctx.path(path).ok_or_else(|| Error::NoMount(path.to_owned()))?;
+    let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(real)).await;
+    let text = read.unwrap_or_else(|e| Err(io::Error::other(e)));
+    let text = text.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let bad = |e| Error::Kubeconfig { path: path.to_owned(), source: Box::new(e) };
+    let file = Kubeconfig::from_yaml(&text).map_err(bad)?;
+    let config =
+        kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(bad)?;
+    let failed = |e| Error::Client { path: path.to_owned(), source: Box::new(e) };
+    let https = config.rustls_https_connector_with_connector(Names(ctx.clone())).map_err(failed)?;
+    let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).build(https);
+    let service = config.base_uri_layer().layer(pool);
+    let service = service.map_response(|r: http::Response<hyper::body::Incoming>| {
+        r.map(|b| b.map_frame(|f| f.map_data(Bytes::from)))
+    });
+    Ok(kube::Client::new(service, config.default_namespace.clone()))
+}
