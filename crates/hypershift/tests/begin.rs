@@ -39,10 +39,7 @@ async fn a_hosted_cluster_becomes_a_control_plane() {
         w.until(&kinds::SECRET, "clusters-demo", name, "being", there).await;
     }
     w.until(&kinds::DEPLOYMENT, "clusters-demo", "control-plane-operator", "being", there).await;
-    assert_eq!(
-        w.api(&kinds::DEPLOYMENT, "clusters-demo").get_opt("capi-provider").await.unwrap().is_some(),
-        false
-    );
+    assert!(w.api(&kinds::DEPLOYMENT, "clusters-demo").get_opt("capi-provider").await.unwrap().is_none());
     w.until(&kinds::CAPI_CLUSTER, "clusters-demo", &infra, "being", there).await;
 
     let before = w.condition("Available", "False").await;

@@ -188,7 +188,8 @@ pub fn step(r: &Remains, now: Timestamp) -> Step {
     let forced =
         |layer: Layer| r.force.iter().any(|w| matches!(w.as_str(), "all" | "true") || w == layer.word());
     let (layer, acts, blockers) = next(r, now, &forced);
-    let since = blockers.iter().filter_map(|b| b.since).min().unwrap_or(r.began.max(now_or(r, layer, now)));
+    let since =
+        blockers.iter().filter_map(|b| b.since).min().unwrap_or_else(|| r.began.max(now_or(r, layer, now)));
     let due = since.checked_add(layer.patience()).unwrap_or(Timestamp::MAX);
     let again = match layer {
         Layer::Grace => {

@@ -113,7 +113,7 @@ impl Operator {
             // The change wakes us.
             return Ok(Outcome::Done);
         }
-        let look = self.look(seen, hc, pause).await?;
+        let look = Box::pin(self.look(seen, hc, pause)).await?;
         let worked = match self.blocked(&look) {
             true => Ok(Vec::new()),
             false => self.work(&look).await,

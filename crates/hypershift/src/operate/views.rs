@@ -139,8 +139,8 @@ fn names(o: &DynamicObject) -> Option<Names> {
     Some(Names { key: crate::naming::key(&hc), names })
 }
 
-impl Views {
-    pub fn new() -> Views {
+impl Default for Views {
+    fn default() -> Views {
         Views {
             clusters: View::whole(),
             names: View::new(names),
@@ -157,7 +157,9 @@ impl Views {
             roles: View::new(role),
         }
     }
+}
 
+impl Views {
     /// Pools of a cluster.
     pub fn pools_of(&self, namespace: &str, cluster: &str) -> Vec<Arc<Pool>> {
         self.pools.within(namespace).into_iter().filter(|p| p.cluster == cluster).collect()

@@ -53,7 +53,7 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
     let known = Kinds::builtin().with(kinds::SERVED).with([kinds::CLUSTER]);
     let ledger = Ledger::new(MANAGER, random);
     let applier = Applier::new(client.clone(), Arc::new(known), ledger.clone()).with_metrics(metrics);
-    let views = Views::new();
+    let views = Views::default();
     let sinks: Vec<(Kind, Option<Arc<dyn Sink>>)> = vec![
         (kinds::PLANE, Some(views.planes.clone())),
         (kinds::NAMESPACE, Some(views.spaces.clone())),

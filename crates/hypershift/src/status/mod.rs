@@ -275,7 +275,7 @@ fn available(seen: &Seen<'_>, plane: &Value) -> Finding {
                 c::AVAILABLE,
                 Status::False,
                 reason::WAITING_FOR_AVAILABLE,
-                held.unwrap_or(what.to_owned()),
+                held.unwrap_or_else(|| what.to_owned()),
             )
         }
     }
