@@ -4,6 +4,7 @@
 //! that of the process, so it contains what the API servers keep for watches of ours.
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "an example that prints"

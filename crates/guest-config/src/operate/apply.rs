@@ -191,7 +191,7 @@ impl Operator {
                     }
                 }
                 Err(e) => {
-                    first.get_or_insert(e.into());
+                    first.get_or_insert_with(|| e.into());
                 }
             }
         }
@@ -218,7 +218,7 @@ impl Operator {
             match result {
                 Ok(_) => self.memo.put(&at, 0, 0, now),
                 Err(e) => {
-                    first.get_or_insert(e.into());
+                    first.get_or_insert_with(|| e.into());
                 }
             }
         }

@@ -38,7 +38,7 @@ impl Operator {
             // A watch tells of nodes.
             return Ok(Outcome::Done);
         }
-        let (data, control) = (self.to_nodes().await, self.from_nodes().await);
+        let (data, control) = (self.us_to_nodes().await, self.nodes_to_us().await);
         let is_good = data.status == Status::True && control.status == Status::True;
         self.find(DATA, data);
         self.find(CONTROL, control);
@@ -46,7 +46,7 @@ impl Operator {
         Ok(Outcome::After(if is_good { seconds(240) } else { seconds(30) }))
     }
 
-    async fn to_nodes(&self) -> Finding {
+    async fn us_to_nodes(&self) -> Finding {
         let no = |reason: &str, message: String| Finding::new(DATA, false, reason, message);
         let pods: Api<Pod> = Api::namespaced(self.guest.clone(), "kube-system");
         let agents = match pods.list(&ListParams::default().labels("app=konnectivity-agent").limit(50)).await
@@ -78,7 +78,7 @@ impl Operator {
         no(reason::LOGS_ACCESS_FAILED, last)
     }
 
-    async fn from_nodes(&self) -> Finding {
+    async fn nodes_to_us(&self) -> Finding {
         let maps: Api<ConfigMap> = Api::namespaced(self.guest.clone(), checker::NAMESPACE);
         match maps.get_opt(checker::CONFIG_MAP).await {
             Ok(map) => judge(
