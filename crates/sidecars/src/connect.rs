@@ -115,8 +115,14 @@ async fn config_of(of: &str, text: &str, place: &dyn Place) -> Result<kube::Conf
     let parse = |e: KubeconfigError| ConnectError::Parse { of: of.to_owned(), source: Box::new(e) };
     let mut file = Kubeconfig::from_yaml(text).map_err(parse)?;
     checked(of, &mut file, place)?;
+    let proxied = file.clusters.iter().filter_map(|c| c.cluster.as_ref()).any(|c| c.proxy_url.is_some());
     let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-    routed(config.map_err(parse)?, place)
+    let mut config = config.map_err(parse)?;
+    if !proxied {
+        // A proxy in the environment is the way out to Azure, not to an API server beside us.
+        config.proxy_url = None;
+    }
+    routed(config, place)
 }
 
 pub(crate) fn client_of(config: kube::Config, of: &str) -> Result<kube::Client, ConnectError> {
@@ -156,7 +162,7 @@ pub(crate) fn routed(mut config: kube::Config, place: &dyn Place) -> Result<kube
     let url = config.cluster_url.clone();
     let bad = || ConnectError::Url(url.to_string());
     let host = url.host().ok_or_else(bad)?.trim_matches(['[', ']']).to_owned();
-    let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("http") { 80 } else { 443 });
+    let port = url.port_u16().unwrap_or_else(|| if url.scheme_str() == Some("http") { 80 } else { 443 });
     let found =
         place.route(&host, port).map_err(|why| ConnectError::Route { host: host.clone(), port, why })?;
     if let Some(address) = found {
@@ -164,7 +170,6 @@ pub(crate) fn routed(mut config: kube::Config, place: &dyn Place) -> Result<kube
         let mut parts = url.clone().into_parts();
         parts.authority = Some(address.to_string().parse().map_err(|_| bad())?);
         config.cluster_url = http::Uri::from_parts(parts).map_err(|_| bad())?;
-        config.proxy_url = None;
     }
     Ok(config)
 }

@@ -187,4 +187,9 @@ impl Surroundings for Around {
     fn vault_reader(&self) -> String {
         self.vault_reader.clone()
     }
+
+    /// Pods of this world see a changed ConfigMap at once.
+    fn propagation(&self) -> jiff::SignedDuration {
+        jiff::SignedDuration::ZERO
+    }
 }

@@ -12,7 +12,7 @@ use world::sample::{NAMESPACE, Sample};
 use world::{Flavour, Landing, Options, World};
 
 /// Long enough for a loaded machine; no test waits for it to pass.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 pub const EVENT: Kind = Kind::new("", "v1", "Event", "events");
@@ -98,6 +98,30 @@ impl Kit {
         text.push_str(&format!("{:#?}", self.world.clusters().explain(&format!("{NAMESPACE}/{name}"))));
         text.push_str(&format!("{:#?}", self.world.planes().explain(&format!("{plane}/{name}"))));
         text
+    }
+
+    /// When pods of a control plane were made and ready, the slowest last: what to look at when this takes long.
+    pub async fn timeline(&self, plane: &str) -> String {
+        let pods = self.api(&POD, plane).list(&Default::default()).await.unwrap().items;
+        let mut rows: Vec<(String, String)> = pods
+            .iter()
+            .map(|p| {
+                let at = |kind: &str| {
+                    let all = p.data["status"]["conditions"].as_array().into_iter().flatten();
+                    let c = all.into_iter().find(|c| c["type"] == kind && c["status"] == "True");
+                    c.and_then(|c| c["lastTransitionTime"].as_str()).unwrap_or("-").to_owned()
+                };
+                let made =
+                    p.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default();
+                let name = p.metadata.name.as_deref().unwrap_or_default();
+                (
+                    at("Ready"),
+                    format!("{} made {made}, initialised {}, ready {}", name, at("Initialized"), at("Ready")),
+                )
+            })
+            .collect();
+        rows.sort();
+        rows.into_iter().map(|(_, row)| row + "\n").collect()
     }
 
     pub async fn log(&self, namespace: &str, pod: &str, container: &str) -> String {

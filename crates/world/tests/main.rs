@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod kit;
+mod life;
 mod plane;

@@ -10,7 +10,9 @@ use world::Flavour;
 async fn a_self_managed_cluster_answers_at_its_balancer() {
     let kit = Kit::start(Flavour::Workload).await;
     kit.sample("demo").create(&kit.world).await.unwrap();
+    let begun = std::time::Instant::now();
     let cluster = kit.available("demo").await;
+    eprintln!("available after {:?}\n{}", begun.elapsed(), kit.timeline("clusters-demo").await);
     let endpoint = &cluster.data["status"]["controlPlaneEndpoint"];
     assert!(endpoint["host"].as_str().unwrap().starts_with("127."), "{endpoint}");
     assert_eq!(endpoint["port"], 7443);

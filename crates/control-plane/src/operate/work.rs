@@ -179,7 +179,7 @@ impl Operator {
                         _ => ("ValidHostedControlPlaneConfiguration", "InvalidConfiguration"),
                     };
                     // The others do not suffer for it.
-                    held.get_or_insert(Held { kind, reason, message: e.to_string() });
+                    held.get_or_insert_with(|| Held { kind, reason, message: e.to_string() });
                 }
             }
         }

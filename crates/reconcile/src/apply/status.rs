@@ -64,7 +64,7 @@ impl Applier {
 
 /// The JSON merge patch that makes `from` into `to`; nothing if they are the same.
 ///
-/// A merge patch cannot write null into a field, so null in `to` means absent.
+/// A merge patch cannot write null into a field, so null in `to` means absent, or the null that is there.
 pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     match (from, to) {
         (Value::Object(a), Value::Object(b)) => {
@@ -81,7 +81,9 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
                     }
                 }
             }
-            for k in a.keys().filter(|k| b.get(*k).is_none_or(Value::is_null)) {
+            // A null that was there stays: some fields must say that they know nothing.
+            let goes = |k: &str, old: &Value| b.get(k).is_none_or(|new| new.is_null() && !old.is_null());
+            for (k, _) in a.iter().filter(|(k, old)| goes(k, old)) {
                 patch.insert(k.clone(), Value::Null);
             }
             (!patch.is_empty()).then_some(Value::Object(patch))

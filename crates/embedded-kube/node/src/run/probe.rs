@@ -32,6 +32,9 @@ impl Role {
 /// How soon a container that is not ready yet is looked at again, at first.
 const EAGER: Duration = Duration::from_millis(25);
 
+/// And at last: a container that takes long to get ready need not wait for long after.
+const PATIENT: Duration = Duration::from_millis(400);
+
 /// One probe of one container.
 #[derive(Clone)]
 pub(crate) struct Probe {
@@ -112,7 +115,7 @@ impl Probe {
             };
             match (&seen, eager) {
                 (Ok(()), _) => eager = None,
-                (Err(_), Some(wait)) => eager = Some((wait * 2).min(period)),
+                (Err(_), Some(wait)) => eager = Some((wait * 2).min(period).min(PATIENT)),
                 (Err(_), None) => {}
             }
             if seen.is_err() && !counts {
