@@ -8,7 +8,7 @@ use crate::kinds::{AGGREGATED, PLAIN};
 use kube::Client;
 use reconcile::{Applier, ApplyError, Kind, Ledger};
 use serde_json::{Value, json};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// The config operator's name in the guest, by its certificate.
 pub const USER: &str = "system:hosted-cluster-config";
@@ -75,7 +75,7 @@ fn rights() -> [Value; 1] {
 /// Safe to run again.
 pub async fn bootstrap(admin: &Client, random: &clock::Random) -> Result<(), ApplyError> {
     let ledger = Ledger::new("kas-bootstrap", random);
-    let applier = Applier::new(admin.clone(), Arc::new(crate::kinds::all()), ledger);
+    let applier = Applier::new(admin.clone(), crate::kinds::shared(), ledger);
     for definition in always() {
         let desired = applier.desired(definition.clone())?;
         let at = desired.at().clone();

@@ -1,6 +1,7 @@
 //! Kinds of a guest that are neither built in nor typed.
 
 use reconcile::{Kind, Kinds};
+use std::sync::{Arc, OnceLock};
 
 const fn config(kind: &'static str, plural: &'static str) -> Kind {
     Kind::new("config.openshift.io", "v1", kind, plural).cluster_wide()
@@ -74,6 +75,12 @@ pub const PLAIN: [Kind; 12] = [
 
 /// Served by OpenShift's own API servers where those run, otherwise by definitions.
 pub const AGGREGATED: [Kind; 3] = [oauth("OAuthClient", "oauthclients"), ACCESS_TOKENS, AUTHORIZE_TOKENS];
+
+/// [`all`], once in a process: thousands of instances share it.
+pub fn shared() -> Arc<Kinds> {
+    static ALL: OnceLock<Arc<Kinds>> = OnceLock::new();
+    ALL.get_or_init(|| Arc::new(all())).clone()
+}
 
 /// All that manifests of a guest may be of.
 pub fn all() -> Kinds {

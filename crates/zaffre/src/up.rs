@@ -4,6 +4,7 @@ use crate::cli::UpArgs;
 use crate::output;
 use crate::serve::{azure, write_kubeconfig};
 use anyhow::{Context, bail};
+use std::io::Write;
 use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 use world::{Options, World};
@@ -13,7 +14,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let options = Options { dir: args.data_dir.clone(), seed: args.seed, ..Options::default() };
-    let begun = tokio::select! {
+    let world = tokio::select! {
         world = World::start(options) => world.with_context(|| match &args.data_dir {
             Some(dir) => format!("the world in {} cannot start: choose another --data-dir, or none", dir.display()),
             None => "the world cannot start".to_owned(),
@@ -21,7 +22,6 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         _ = interrupt.recv() => bail!("interrupted while starting"),
         _ = terminate.recv() => bail!("told to stop while starting"),
     };
-    let world = begun;
     let listening = world.management().listen(args.listen).await.with_context(|| {
         format!(
             "cannot serve on {}: choose another address with --listen, or port 0 for any free one",
@@ -31,6 +31,9 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let url = format!("https://{}", listening.address);
     write_kubeconfig(&args.kubeconfig_out, &world.management().kubeconfig(&url)?)?;
     azure::write_access(&world.cloud().sim, args.env_out.as_deref(), args.creds_out.as_deref())?;
+    if let (Some(path), Some((_, image))) = (&args.env_out, world.cloud().releases.last_key_value()) {
+        append(path, &format!("export ZAFFRE_RELEASE='{image}'\n"))?;
+    }
     output::line(&format!("ready {url}"));
     if !args.quiet {
         for line in how_to(&args, &world) {
@@ -50,6 +53,12 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         () = stopped => Ok(()),
         _ = interrupt.recv() => bail!("interrupted while stopping; acknowledged writes are safe"),
     }
+}
+
+fn append(path: &Path, line: &str) -> anyhow::Result<()> {
+    let mut file = std::fs::OpenOptions::new().append(true).open(path);
+    let written = file.as_mut().map_or_else(|e| Err(e.kind().into()), |f| f.write_all(line.as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What a reader can do next, to be copied.

@@ -1,7 +1,7 @@
 //! `HCPEtcdBackup`: one snapshot of a cluster's etcd, taken when the object is made.
 
 use crate::common::{Condition, LocalObjectReference, text_enum};
-use crate::schema::{immutable, member, rule};
+use crate::schema::{fixed, member, rule};
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,6 @@ const ANOTHER: &str = "make another HCPEtcdBackup";
 #[serde(rename_all = "camelCase")]
 pub struct HCPEtcdBackupSpec {
     /// Where the snapshot is put.
-    #[schemars(extend("x-kubernetes-validations" = immutable("storage", ANOTHER)))]
     pub storage: BackupStorage,
 }
 
@@ -60,7 +59,10 @@ text_enum! {
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [member("storageType", "AzureBlob", "azureBlob")]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    member("storageType", "AzureBlob", "azureBlob"),
+    fixed("storage", ANOTHER),
+]))]
 pub struct BackupStorage {
     /// Which kind; decides which of the other fields counts.
     pub storage_type: BackupStorageType,

@@ -42,7 +42,7 @@ fn ready(o: &DynamicObject) -> Option<Node> {
 pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
     let Around { management, guest, told, backends, clock, random, metrics } = around;
     let ledger = Ledger::new(MANAGER, &random);
-    let applier = Applier::new(guest.clone(), Arc::new(kinds::all()), ledger.clone()).with_metrics(&metrics);
+    let applier = Applier::new(guest.clone(), kinds::shared(), ledger.clone()).with_metrics(&metrics);
     let (planes, versions) = (View::whole(), View::whole());
     let (secrets, config_maps) = (View::new(keep_secret), View::new(keep_config_map));
     let nodes = View::new(ready);

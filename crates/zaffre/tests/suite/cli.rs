@@ -24,6 +24,14 @@ fn help_teaches() {
     testkit::golden!("help-serve-azure.txt", &run(&["help", "serve", "azure"]));
     testkit::golden!("help-serve-token-minter.txt", &run(&["help", "serve", "token-minter"]));
     testkit::golden!("help-serve-availability-prober.txt", &run(&["help", "serve", "availability-prober"]));
+    testkit::golden!(
+        "help-serve-config-operator.txt",
+        &run(&["help", "serve", "hosted-cluster-config-operator"])
+    );
+    testkit::golden!(
+        "help-serve-kas-connection-checker.txt",
+        &run(&["help", "serve", "kas-connection-checker"])
+    );
     for what in [
         "create iam",
         "create infra",

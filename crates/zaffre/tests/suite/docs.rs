@@ -55,7 +55,8 @@ impl Reader {
 
     /// Starts a server as the page says, but on a free port: tests run side by side.
     fn start(&mut self, command: &str) {
-        let what = command.split_whitespace().nth(2).unwrap_or_default().to_owned();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let what = if words[1] == "up" { "up" } else { words.get(2).copied().unwrap_or_default() }.to_owned();
         if let Some(at) = self.servers.iter().position(|(w, _)| *w == what) {
             assert!(self.servers.remove(at).1.stop().unwrap().success());
         }
@@ -73,7 +74,7 @@ impl Reader {
     }
 
     fn type_in(&mut self, command: &str) {
-        if ["zaffre serve kube", "zaffre serve azure"].iter().any(|s| command.starts_with(s)) {
+        if ["zaffre up", "zaffre serve kube", "zaffre serve azure"].iter().any(|s| command.starts_with(s)) {
             return self.start(command);
         }
         if command.starts_with("export ") || command.starts_with(". ") {
@@ -194,6 +195,16 @@ fn the_page_on_azure_prerequisites() {
     // Everything on it is ours; `az` is only mentioned.
     let mut reader = Reader::new(&[]);
     for command in page("docs/azure-prerequisites.md").iter().flatten() {
+        reader.type_in(command);
+    }
+    reader.stop();
+}
+
+#[test]
+fn the_page_on_hosted_clusters() {
+    let Some(kubectl) = kubectl() else { return };
+    let mut reader = Reader::new(&kubectl);
+    for command in page("docs/hosted-clusters.md").iter().flatten() {
         reader.type_in(command);
     }
     reader.stop();
