@@ -77,5 +77,5 @@ pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Er
     let service = service.map_response(|r: http::Response<hyper::body::Incoming>| {
         r.map(|b| b.map_frame(|f| f.map_data(Bytes::from)))
     });
-    Ok(kube::Client::new(service, config.default_namespace.clone()))
+    Ok(kube::Client::new(service, config.default_namespace))
 }

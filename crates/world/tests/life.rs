@@ -59,15 +59,21 @@ async fn tokens(kit: &Kit, admin: &kube::Client) {
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("good");
     std::fs::write(&file, &good).unwrap();
-    let zone = format!(
-        "/subscriptions/{}/resourceGroups/zaffre-dns/providers/Microsoft.Network/dnsZones/{}?api-version=2018-05-01",
+    // What its role lets it do: write records.
+    let record = format!(
+        "/subscriptions/{}/resourceGroups/zaffre-dns/providers/Microsoft.Network/dnsZones/{}/A/apps.demo?api-version=2018-05-01",
         kit.landing.subscription,
         world::landing::DOMAIN
     );
-    pod(kit, ingress, &file).send(Call::get(zone.clone())).await.unwrap();
+    let call = || {
+        let mut call = Call::new(http::Method::PUT, record.clone());
+        call.body = Some(json!({"properties": {"TTL": 30, "ARecords": [{"ipv4Address": "1.2.3.4"}]}}));
+        call
+    };
+    pod(kit, ingress, &file).send(call()).await.unwrap();
     let file = dir.join("other");
     std::fs::write(&file, token(admin, "https://kubernetes.default.svc").await).unwrap();
-    let refused = pod(kit, ingress, &file).send(Call::get(zone)).await.unwrap_err();
+    let refused = pod(kit, ingress, &file).send(call()).await.unwrap_err();
     assert!(matches!(refused, azure::Error::Token { .. }), "{refused:?}");
 }
 
