@@ -15,7 +15,7 @@ pub async fn run(what: Explain) -> anyhow::Result<()> {
 }
 
 async fn client(args: &HostedClusterArgs) -> anyhow::Result<Client> {
-    let config = match &args.kubeconfig {
+    let mut config = match &args.kubeconfig {
         Some(path) => {
             let file =
                 Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -25,6 +25,11 @@ async fn client(args: &HostedClusterArgs) -> anyhow::Result<Client> {
             .await
             .context("there is no cluster to ask: give --kubeconfig, or set KUBECONFIG")?,
     };
+    // As kubectl does it: a proxy of the environment is not the way to this machine.
+    let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']);
+    if host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
+        config.proxy_url = None;
+    }
     Ok(Client::try_from(config)?)
 }
 
