@@ -204,7 +204,12 @@ fn plane(facts: &Facts, all: &Conditions) -> Node {
         c::AVAILABLE,
         c::DEGRADED,
     ];
-    let mut parts: Vec<Node> = kinds.iter().filter_map(|k| theirs.get(k)).map(condition).collect();
+    // Nothing is to be said of keys where none are used.
+    let told = |k: &&&str| {
+        ***k != *c::VALID_AZURE_KMS_CONFIG || plane["spec"]["secretEncryption"]["kms"].is_object()
+    };
+    let mut parts: Vec<Node> =
+        kinds.iter().filter(told).filter_map(|k| theirs.get(k)).map(condition).collect();
     parts.extend(all.get(c::IGNITION_ENDPOINT_AVAILABLE).map(condition));
     parts.extend(all.get(c::PROGRESSING).map(condition));
     if !facts.components.is_empty() {

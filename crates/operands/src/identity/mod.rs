@@ -14,8 +14,11 @@ use config::Act;
 pub use config::{CloudConf, flag, from_env};
 use ek_node::{Program, ProgramContext};
 use futures::future::BoxFuture;
+use http_body_util::Full;
+use hyper_util::rt::TokioIo;
 use jiff::SignedDuration;
 use sidecars::Timing;
+use std::convert::Infallible;
 use std::time::Duration;
 
 /// Between two looks when all is well, and nothing has changed.
@@ -23,6 +26,10 @@ const PERIOD: SignedDuration = SignedDuration::from_mins(10);
 /// Between two looks while something is missing: first and longest.
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(15);
+/// Where the provider of Cluster API says that it lives.
+const HEALTH: u16 = 9440;
+/// A probe that takes longer has gone away.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Components that act in Azure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +103,40 @@ impl Program for Probe {
     fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
         let (azure, timing, component) = (self.azure.clone(), self.timing.clone(), self.component);
         let rings = self.rings.clone();
-        Box::pin(async move { Box::pin(watch(component, &azure, &timing, &rings, &ctx)).await })
+        Box::pin(async move {
+            let working = watch(component, &azure, &timing, &rings, &ctx);
+            tokio::select! {
+                code = Box::pin(working) => code,
+                code = alive(component, &ctx) => code,
+            }
+        })
     }
 
     fn tells_when_ready(&self) -> bool {
         true
+    }
+}
+
+/// Answers the liveness probe, of the one component that has one; whether it is ready is told another way.
+async fn alive(component: Component, ctx: &ProgramContext) -> i32 {
+    if component != Component::NodePools {
+        return std::future::pending().await;
+    }
+    let listener = match ctx.listener(HEALTH).await {
+        Ok(listener) => listener,
+        Err(e) => {
+            ctx.log(format!("port {HEALTH}: {e}"));
+            return 1;
+        }
+    };
+    loop {
+        let Ok((tcp, _)) = listener.accept().await else { continue };
+        let service = hyper::service::service_fn(async |_: http::Request<hyper::body::Incoming>| {
+            Ok::<_, Infallible>(http::Response::new(Full::new(bytes::Bytes::from_static(b"ok"))))
+        });
+        let answered =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(tcp), service);
+        let _ = tokio::time::timeout(PATIENCE, answered).await;
     }
 }
 
