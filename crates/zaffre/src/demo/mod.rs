@@ -1,8 +1,9 @@
-//! `zaffre demo`: the main job on embedded defaults. For now that is two worlds: Kubernetes (a cluster in memory, a
-//! custom resource, objects created, patched and watched; then workloads that roll and serve, and many clusters), and
-//! Azure (what a cluster needs there: planned, made, used by a service account's token, taken away).
+//! `zaffre demo`: the main job on embedded defaults. Kubernetes (a cluster in memory, a custom resource, objects created,
+//! patched and watched; then workloads that roll and serve, and many clusters), Azure (what a cluster needs there:
+//! planned, made, used by a service account's token, taken away), and on both a hosted cluster.
 
 mod azure;
+mod hosted;
 mod issuer;
 mod living;
 
@@ -57,7 +58,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let mut r = Report { text: args.output == Format::Text, steps: Vec::new(), started: Instant::now() };
     if r.text {
         output::line(
-            "zaffre demo: an embedded Kubernetes and an embedded Azure, in this process, in memory\n",
+            "zaffre demo: an embedded Kubernetes, an embedded Azure, and a hosted cluster on both, in this process\n",
         );
     }
     tokio::select! {
@@ -67,7 +68,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     if r.text {
         output::line(
             "\nNext: zaffre serve kube --kubeconfig-out kc, then KUBECONFIG=kc kubectl get namespaces\n      \
-             zaffre serve azure --env-out env, then . ./env && az login, as `zaffre help serve azure` says",
+             zaffre serve azure --env-out env, then . ./env && az login, as `zaffre help serve azure` says\n      \
+             zaffre up --env-out env, then docs/hosted-clusters.md",
         );
         return Ok(());
     }
@@ -136,6 +138,7 @@ async fn work(r: &mut Report) -> anyhow::Result<()> {
     listening.drain().await;
     server.stop().await;
     azure::work(r).await?;
+    Box::pin(hosted::work(r)).await?;
     r.step("stopped", "nothing left behind");
     Ok(())
 }
