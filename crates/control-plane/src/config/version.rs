@@ -19,7 +19,7 @@ pub fn document(scope: &Scope) -> String {
 }
 
 /// Capabilities a release may have, all but those turned off.
-const OPTIONAL: [&str; 14] = [
+pub const OPTIONAL: [&str; 14] = [
     "Build",
     "CSISnapshot",
     "CloudControllerManager",

@@ -62,24 +62,6 @@ pub fn plan(f: &Facts, p: &mut Plan) {
     }
 }
 
-/// Capabilities that a HostedCluster can turn off, and those that come with every release.
-const OPTIONAL: [&str; 14] = [
-    "Build",
-    "CSISnapshot",
-    "CloudControllerManager",
-    "CloudCredential",
-    "Console",
-    "DeploymentConfig",
-    "ImageRegistry",
-    "Ingress",
-    "Insights",
-    "NodeTuning",
-    "OperatorLifecycleManager",
-    "Storage",
-    "baremetal",
-    "openshift-samples",
-];
-
 fn version(f: &Facts, p: &mut Plan) {
     let mut spec = Map::new();
     spec.insert("clusterID".into(), json!(f.scope.cluster_id));
@@ -90,7 +72,8 @@ fn version(f: &Facts, p: &mut Plan) {
         spec.insert("upstream".into(), json!(upstream));
     }
     if !f.scope.disabled.is_empty() {
-        let enabled: Vec<&str> = OPTIONAL.into_iter().filter(|c| f.scope.capable(c)).collect();
+        let enabled: Vec<&str> =
+            control_plane::config::version::OPTIONAL.into_iter().filter(|c| f.scope.capable(c)).collect();
         let set = json!({"baselineCapabilitySet": "None", "additionalEnabledCapabilities": enabled});
         spec.insert("capabilities".into(), set);
     }
