@@ -60,24 +60,6 @@ pub const PARTS: [Part; 21] = [
     on_nodes("network", "cluster-network-operator", 70),
 ];
 
-/// Capabilities that releases know.
-pub const CAPABILITIES: [&str; 14] = [
-    "Build",
-    "CSISnapshot",
-    "CloudControllerManager",
-    "CloudCredential",
-    "Console",
-    "DeploymentConfig",
-    "ImageRegistry",
-    "Ingress",
-    "Insights",
-    "NodeTuning",
-    "OperatorLifecycleManager",
-    "Storage",
-    "baremetal",
-    "openshift-samples",
-];
-
 /// The parts of a payload, without those that are turned off.
 pub fn parts(payload: &Payload, enabled: &BTreeSet<String>) -> Vec<Part> {
     let is_there = |p: &&Part| {

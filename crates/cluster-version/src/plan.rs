@@ -2,7 +2,8 @@
 
 use crate::Payload;
 use crate::look::Look;
-use crate::operators::{CAPABILITIES, Part, parts};
+use crate::operators::{Part, parts};
+use apis::openshift::cluster_version::CAPABILITIES;
 use jiff::Timestamp;
 use reconcile::conditions::{Condition, Conditions, Finding, Status};
 use serde_json::{Map, Value, json};

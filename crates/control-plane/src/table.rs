@@ -23,7 +23,7 @@ macro_rules! objects {
 }
 
 /// A component that nothing is special about.
-pub(crate) const PLAIN: Component = Component {
+pub const PLAIN: Component = Component {
     name: "",
     workload: "",
     objects: None,

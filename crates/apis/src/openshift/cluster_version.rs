@@ -8,6 +8,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+/// Capabilities that releases know; a cluster has all but those it turns off.
+pub const CAPABILITIES: [&str; 14] = [
+    "Build",
+    "CSISnapshot",
+    "CloudControllerManager",
+    "CloudCredential",
+    "Console",
+    "DeploymentConfig",
+    "ImageRegistry",
+    "Ingress",
+    "Insights",
+    "NodeTuning",
+    "OperatorLifecycleManager",
+    "Storage",
+    "baremetal",
+    "openshift-samples",
+];
+
 /// The release of a cluster. The object is named `version`.
 #[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,13 +1,14 @@
 //! What the cluster-version operator starts from.
 
 use crate::scope::Scope;
+use apis::openshift::cluster_version::CAPABILITIES;
 use serde_json::{Value, json};
 
 /// The ClusterVersion object that is created once.
 pub fn document(scope: &Scope) -> String {
     let mut spec = json!({"clusterID": scope.cluster_id});
     if !scope.disabled.is_empty() {
-        let enabled: Vec<&str> = OPTIONAL.into_iter().filter(|c| scope.capable(c)).collect();
+        let enabled: Vec<&str> = CAPABILITIES.into_iter().filter(|c| scope.capable(c)).collect();
         spec["capabilities"] =
             json!({"baselineCapabilitySet": "None", "additionalEnabledCapabilities": enabled});
     }
@@ -17,24 +18,6 @@ pub fn document(scope: &Scope) -> String {
     });
     document.to_string()
 }
-
-/// Capabilities a release may have, all but those turned off.
-pub const OPTIONAL: [&str; 14] = [
-    "Build",
-    "CSISnapshot",
-    "CloudControllerManager",
-    "CloudCredential",
-    "Console",
-    "DeploymentConfig",
-    "ImageRegistry",
-    "Ingress",
-    "Insights",
-    "NodeTuning",
-    "OperatorLifecycleManager",
-    "Storage",
-    "baremetal",
-    "openshift-samples",
-];
 
 /// Manifests of the payload that this control plane runs itself, as file name patterns.
 pub fn dropped(scope: &Scope) -> String {

@@ -2,6 +2,7 @@
 
 use super::Plan;
 use crate::facts::Facts;
+use apis::openshift::cluster_version::CAPABILITIES;
 use serde_json::{Map, Value, json};
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {
@@ -72,8 +73,7 @@ fn version(f: &Facts, p: &mut Plan) {
         spec.insert("upstream".into(), json!(upstream));
     }
     if !f.scope.disabled.is_empty() {
-        let enabled: Vec<&str> =
-            control_plane::config::version::OPTIONAL.into_iter().filter(|c| f.scope.capable(c)).collect();
+        let enabled: Vec<&str> = CAPABILITIES.into_iter().filter(|c| f.scope.capable(c)).collect();
         let set = json!({"baselineCapabilitySet": "None", "additionalEnabledCapabilities": enabled});
         spec.insert("capabilities".into(), set);
     }

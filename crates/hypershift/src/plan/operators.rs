@@ -5,13 +5,13 @@ use super::belong;
 use crate::naming;
 use apis::hypershift::HostedCluster;
 use apis::names::{annotation, finalizer};
-use control_plane::component::{Component, Credential, Replicas, Tier, Tls};
+use control_plane::component::{Component, Credential};
 use control_plane::config::operators::shared_classes;
 use control_plane::inject::token::{CLOUD_TOKEN, variables};
 use control_plane::inject::{provider_class, vault_volume};
 use control_plane::pod::Pod;
 use control_plane::scope::{Encryption, Identity, Scope, Who};
-use control_plane::{Error, Materials, render};
+use control_plane::{Error, Materials, render, table};
 use serde_json::{Value, json};
 
 macro_rules! asset {
@@ -20,28 +20,8 @@ macro_rules! asset {
     };
 }
 
-const PLAIN: Component = Component {
-    name: "",
-    workload: "",
-    objects: None,
-    when: |_| true,
-    after: &[],
-    needs_api: false,
-    replicas: Replicas::One,
-    tier: Tier::ControlPlane,
-    management: true,
-    serves_requests: false,
-    tunnels: &[],
-    prober: None,
-    identity: None,
-    tls: Tls::None,
-    audit: None,
-    ready_with_api: false,
-    config: |_| Ok(Vec::new()),
-    adapt: |_, _| Ok(()),
-    shape: |_, _| {},
-    operands: |_| Vec::new(),
-};
+/// They need no guest, and speak to the management cluster.
+const PLAIN: Component = Component { needs_api: false, management: true, ..table::PLAIN };
 
 static OPERATOR: Component = Component {
     name: "control-plane-operator",
