@@ -197,6 +197,11 @@ impl Workflow for Life {
         Ok(if corner.ending.load(Ordering::SeqCst) { 2 } else { 0 })
     }
 
+    /// How many passes a write takes, and so which sorts a step sees, depends on how watches come in.
+    fn repeatable(&self) -> bool {
+        false
+    }
+
     fn resume_at(&self, running: &usize) -> usize {
         *running
     }
@@ -327,6 +332,7 @@ async fn an_operator_that_dies_after_any_write_goes_on_where_it_was() {
     let life = Life { world: OnceCell::new(), next: AtomicUsize::new(0) };
     let survived = assert_robust(&life).await;
     assert!(survived.points.len() > 12, "{:?}", survived.points);
+    assert!(survived.missed.len() * 4 < survived.points.len(), "{:?}", survived.missed);
     for sort in ATTACKED {
         assert!(survived.points.iter().any(|p| p.ends_with(sort)), "{sort}: {:?}", survived.points);
     }

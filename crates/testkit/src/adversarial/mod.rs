@@ -105,6 +105,12 @@ pub trait Workflow {
         0
     }
 
+    /// Whether every clean run meets the same points. One whose parts run side by side may say no: then an
+    /// attack on a point that a run does not meet counts as [missed](Survived::missed), not as a finding.
+    fn repeatable(&self) -> bool {
+        true
+    }
+
     /// Whether [`Workflow::abandon`] is implemented.
     fn can_abandon(&self) -> bool {
         false
@@ -122,6 +128,8 @@ pub struct Survived {
     pub scenarios: usize,
     /// The points of the clean run, in the order met.
     pub points: Vec<String>,
+    /// Points that an attacked run did not meet, once per attack.
+    pub missed: Vec<String>,
 }
 
 /// One way in which the workflow broke.

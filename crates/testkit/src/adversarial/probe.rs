@@ -18,14 +18,22 @@ pub(super) enum Attack {
     Crash,
 }
 
+/// One meeting of a point. Counted per name: where parts of a step run side by side, the order of different
+/// points is chance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) name: String,
+    pub(super) nth: usize,
+}
+
 #[derive(Default)]
 struct State {
     /// Prefix of point names: the running step.
     step: String,
     /// Every point met so far in this scenario.
     met: Vec<String>,
-    /// Which meeting to attack, and how. Used up by the attack.
-    armed: Option<(usize, Attack)>,
+    /// Which point to attack, at which of its meetings, and how. Used up by the attack.
+    armed: Option<(Point, Attack)>,
     crashed: bool,
     waker: Option<Waker>,
 }
@@ -55,13 +63,10 @@ impl Probe {
 
     fn meet(&self, name: String) -> Option<Attack> {
         let mut state = self.lock();
-        let index = state.met.len();
-        state.met.push(name);
-        let (at, attack) = state.armed?;
-        if at != index {
-            return None;
-        }
-        state.armed = None;
+        let nth = state.met.iter().filter(|m| **m == name).count();
+        let here = Point { name, nth };
+        state.met.push(here.name.clone());
+        let (_, attack) = state.armed.take_if(|(at, _)| *at == here)?;
         if attack == Attack::Crash {
             state.crashed = true;
             if let Some(waker) = state.waker.take() {
@@ -71,7 +76,7 @@ impl Probe {
         Some(attack)
     }
 
-    pub(super) fn armed(at: usize, attack: Attack) -> Probe {
+    pub(super) fn armed(at: Point, attack: Attack) -> Probe {
         let probe = Probe::default();
         probe.lock().armed = Some((at, attack));
         probe
@@ -81,8 +86,15 @@ impl Probe {
         self.lock().step = step.to_owned();
     }
 
-    pub(super) fn met(&self) -> Vec<String> {
-        self.lock().met.clone()
+    pub(super) fn met(&self) -> Vec<Point> {
+        let state = self.lock();
+        let nth = |i: usize, name: &String| state.met[..i].iter().filter(|m| *m == name).count();
+        state
+            .met
+            .iter()
+            .enumerate()
+            .map(|(i, name)| Point { name: name.clone(), nth: nth(i, name) })
+            .collect()
     }
 
     /// Whether the attack is still to come.

@@ -1,6 +1,6 @@
 //! The scenarios, and what is said when one ends elsewhere than the clean run.
 
-use super::probe::{Attack, Interrupted, Probe};
+use super::probe::{Attack, Interrupted, Point, Probe};
 use super::{Broken, Finding, Survived, Workflow};
 
 /// How often one step may fail in a row. The attack fails once, so needing more means it does not recover.
@@ -18,11 +18,12 @@ pub(super) struct Campaign<'a, W: Workflow> {
     steps: Vec<String>,
     scenarios: usize,
     findings: Vec<Finding>,
+    missed: Vec<String>,
 }
 
 impl<'a, W: Workflow> Campaign<'a, W> {
     pub(super) fn new(workflow: &'a W) -> Campaign<'a, W> {
-        Campaign { workflow, steps: workflow.steps(), scenarios: 0, findings: Vec::new() }
+        Campaign { workflow, steps: workflow.steps(), scenarios: 0, findings: Vec::new(), missed: Vec::new() }
     }
 
     pub(super) async fn run(mut self) -> Result<Survived, Broken> {
@@ -49,7 +50,8 @@ impl<'a, W: Workflow> Campaign<'a, W> {
         let twice = self.repeat(&Probe::default(), |_| 1, 2).await;
         self.judge("run the whole workflow twice".into(), twice, &clean);
 
-        for (at, point) in points.iter().enumerate() {
+        for at in &points {
+            let point = &at.name;
             for (attack, verb) in [(Attack::Fail, "fail"), (Attack::Crash, "crash")] {
                 let outcome = self.interrupted(at, attack).await;
                 self.judge(format!("{verb} at {point:?}, then go on"), outcome, &clean);
@@ -60,7 +62,11 @@ impl<'a, W: Workflow> Campaign<'a, W> {
             }
         }
         match self.findings.is_empty() {
-            true => Ok(Survived { scenarios: self.scenarios, points }),
+            true => Ok(Survived {
+                scenarios: self.scenarios,
+                points: points.into_iter().map(|p| p.name).collect(),
+                missed: self.missed,
+            }),
             false => Err(Broken { scenarios: self.scenarios, findings: self.findings }),
         }
     }
@@ -98,13 +104,17 @@ impl<'a, W: Workflow> Campaign<'a, W> {
     }
 
     /// Interrupts once, then retries (after a failure) or starts anew (after a crash) until done.
-    async fn interrupted(&self, at: usize, attack: Attack) -> Result<W::Observed, String> {
+    async fn interrupted(&mut self, at: &Point, attack: Attack) -> Result<W::Observed, String> {
         let world = self.workflow.new_world();
         let mut running = self.start(&world).await?;
-        let probe = Probe::armed(at, attack);
+        let probe = Probe::armed(at.clone(), attack);
         let (mut from, mut attempts) = (0, 0);
         loop {
             match self.steps_from(&world, &mut running, from, &probe).await {
+                Ran::Done if probe.is_armed() && !self.workflow.repeatable() => {
+                    self.missed.push(at.name.clone());
+                    return Ok(self.workflow.observe(&world).await);
+                }
                 Ran::Done if probe.is_armed() => {
                     return Err("the point was not met again: the clean run is not repeatable".into());
                 }
@@ -125,10 +135,10 @@ impl<'a, W: Workflow> Campaign<'a, W> {
     }
 
     /// Interrupts once, then abandons, twice.
-    async fn abandoned(&self, at: usize, attack: Attack) -> Result<W::Observed, String> {
+    async fn abandoned(&self, at: &Point, attack: Attack) -> Result<W::Observed, String> {
         let world = self.workflow.new_world();
         let mut running = self.start(&world).await?;
-        let probe = Probe::armed(at, attack);
+        let probe = Probe::armed(at.clone(), attack);
         if let Ran::Died = self.steps_from(&world, &mut running, 0, &probe).await {
             running = self.start(&world).await?;
         }
