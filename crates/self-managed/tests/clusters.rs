@@ -142,10 +142,7 @@ fn infrastructure_that_is_none() {
         ("[1, 2]", "create infra azure"),
         ("infraID: x\n", "baseDomain"),
         (&samples::workload().replace("westus2", "\"\""), "region"),
-        (
-            &samples::workload().split("workloadIdentities").next().unwrap().to_owned(),
-            "neither workloadIdentities",
-        ),
+        (samples::workload().split("workloadIdentities").next().unwrap(), "neither workloadIdentities"),
     ] {
         let said = Infra::read(text).unwrap_err().to_string();
         assert!(said.contains(word), "{said}");

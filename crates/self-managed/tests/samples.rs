@@ -12,10 +12,7 @@ struct Line<A: clap::Args> {
 
 fn parse<A: clap::Args>(line: &str) -> A {
     let words = std::iter::once("zaffre").chain(line.split_whitespace());
-    match Line::<A>::try_parse_from(words) {
-        Ok(line) => line.args,
-        Err(e) => panic!("{line}: {e}"),
-    }
+    Line::<A>::try_parse_from(words).unwrap_or_else(|e| testkit::fail(&format!("{line}: {e}"))).args
 }
 
 pub fn cluster(line: &str) -> cluster::Args {
@@ -111,7 +108,7 @@ pub fn managed() -> String {
 
 pub fn inputs(infra: &str) -> cluster::Inputs {
     cluster::Inputs {
-        infra: Infra::read(infra).unwrap(),
+        infra: Infra::read(infra).expect("a good sample"),
         subscription: SUBSCRIPTION.into(),
         tenant: "00000000-0000-0000-0000-000000000002".into(),
         release_image: "quay.example/release:4.19.3".into(),
