@@ -12,7 +12,7 @@ struct Line<A: clap::Args> {
 
 fn parse<A: clap::Args>(line: &str) -> A {
     let words = std::iter::once("zaffre").chain(line.split_whitespace());
-    Line::<A>::try_parse_from(words).unwrap_or_else(|e| testkit::fail(&format!("{line}: {e}"))).args
+    Line::<A>::try_parse_from(words).expect("a good line").args
 }
 
 pub fn cluster(line: &str) -> cluster::Args {
