@@ -4,6 +4,7 @@ pub mod azure;
 pub mod explain;
 pub mod operators;
 pub mod prereqs;
+pub mod road;
 pub mod shared;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -40,7 +41,20 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum Command {
-    /// Make what a cluster needs in Azure: identities, infrastructure
+    /// Install the operators of hosted clusters into a management cluster
+    ///
+    /// Definitions first, then the operator and its rights, by server-side apply: run again, it changes what differs.
+    #[command(after_help = "Examples:\n  \
+        zaffre install --wait-until-available\n  \
+        zaffre install render > operator.yaml\n  \
+        zaffre install --external-dns-provider azure --external-dns-credentials azure.json \\\n    \
+        --external-dns-domain-filter example.com")]
+    Install(road::InstallArgs),
+    /// Take the operators away; clusters and, without --crds, their definitions stay
+    Uninstall(road::UninstallArgs),
+    /// Hosted clusters and node pools, one line each
+    Status(road::StatusArgs),
+    /// Make a cluster, or what it needs in Azure: identities, infrastructure
     #[command(subcommand)]
     Create(prereqs::Create),
     /// Take away what `create` made, and nothing else

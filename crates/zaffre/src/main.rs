@@ -8,6 +8,7 @@ mod living;
 mod output;
 mod prereqs;
 mod reach;
+mod road;
 mod serve;
 mod up;
 
@@ -33,6 +34,9 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = |r: anyhow::Result<()>| r.map(|()| ExitCode::SUCCESS);
     let result = match cli.command {
+        cli::Command::Install(args) => done(runtime.block_on(road::install(args))),
+        cli::Command::Uninstall(args) => done(runtime.block_on(road::uninstall(args))),
+        cli::Command::Status(args) => done(runtime.block_on(road::status(args))),
         cli::Command::Create(what) => runtime.block_on(prereqs::create(what, false)),
         cli::Command::Destroy(what) => runtime.block_on(prereqs::destroy(what, false)),
         cli::Command::Plan(cli::prereqs::Change::Create(what)) => {

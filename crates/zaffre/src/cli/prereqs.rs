@@ -1,5 +1,6 @@
 //! `create`, `destroy`, `plan` and `doctor`: flags named and defaulted as scripts for hosted clusters know them.
 
+use super::road::{ClusterArgs, DestroyClusterArgs, KubeconfigArgs, NodepoolArgs};
 use super::shared::{DestroyIssuerArgs, DestroyManagedArgs, ManagedArgs, OidcIssuerArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -20,6 +21,14 @@ impl<A: Args> On<A> {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum Create {
+    /// A hosted cluster: its object, secrets and node pools
+    #[command(subcommand)]
+    Cluster(On<ClusterArgs>),
+    /// One more node pool of a hosted cluster
+    #[command(subcommand)]
+    Nodepool(On<NodepoolArgs>),
+    /// The kubeconfig of a hosted cluster, or of all of them
+    Kubeconfig(KubeconfigArgs),
     /// Identities of a self-managed cluster, and the service accounts that may use them
     #[command(subcommand)]
     Iam(On<IamArgs>),
@@ -35,7 +44,11 @@ pub enum Create {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, parsed once")]
 pub enum Destroy {
+    /// A hosted cluster, and the infrastructure that was made for it
+    #[command(subcommand)]
+    Cluster(On<DestroyClusterArgs>),
     /// Identities, with their roles wherever they were given
     #[command(subcommand)]
     Iam(On<DestroyIamArgs>),

@@ -30,7 +30,8 @@ const OTHERS: [&str; 5] = [
     "IDENTITY_ENDPOINT",
 ];
 
-pub async fn connect(account: &Account) -> anyhow::Result<Azure> {
+/// The environment as the flags have it.
+fn environment(account: &Account) -> anyhow::Result<Env> {
     let mut env = Env::of_process();
     if let Some(path) = &account.azure_creds {
         let text = std::fs::read_to_string(path).with_context(|| {
@@ -58,6 +59,21 @@ pub async fn connect(account: &Account) -> anyhow::Result<Azure> {
             env = env.without("ZAFFRE_AZURE_ARM_URL").without("AZURE_AUTHORITY_HOST");
         }
     }
+    Ok(env)
+}
+
+/// Subscription and tenant, without asking anybody.
+pub fn names(account: &Account) -> anyhow::Result<(String, String)> {
+    let env = environment(account)?;
+    let one = |name: &str, what: &str| {
+        let value = env.get(name).filter(|v| !v.is_empty()).map(str::to_owned);
+        value.with_context(|| format!("no {what} is named: give --azure-creds FILE, or set {name}"))
+    };
+    Ok((one("AZURE_SUBSCRIPTION_ID", "subscription")?, one("AZURE_TENANT_ID", "tenant")?))
+}
+
+pub async fn connect(account: &Account) -> anyhow::Result<Azure> {
+    let env = environment(account)?;
     let connected = connect_env(&env, ClientOptions::default()).await.context("cannot reach Azure")?;
     let subscription = connected
         .subscription

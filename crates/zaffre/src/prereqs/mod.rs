@@ -9,10 +9,12 @@ mod say;
 mod shared;
 
 use crate::cli::prereqs::{self as cli, How, Shown};
-use crate::output;
+use crate::{output, road};
 use account::Azure;
+pub use account::names as account_names;
 use anyhow::bail;
 use azure::plan::plan;
+pub use files::write as write_private;
 use landing_zone::doctor::{Examination, For, Level, Nodes, examine};
 use landing_zone::picture::Picture;
 use landing_zone::run::{self, Options, Outcome};
@@ -27,6 +29,9 @@ const CHANGES: u8 = 2;
 
 pub async fn create(what: cli::Create, dry: bool) -> anyhow::Result<ExitCode> {
     match what {
+        cli::Create::Cluster(on) => Box::pin(road::create_cluster(on.args(), dry)).await,
+        cli::Create::Nodepool(on) => road::create_nodepool(on.args(), dry).await,
+        cli::Create::Kubeconfig(args) => road::create_kubeconfig(args).await,
         cli::Create::Iam(on) => iam(on.args(), dry).await,
         cli::Create::Infra(on) => infra(on.args(), dry).await,
         cli::Create::OidcIssuer(on) => shared::oidc_issuer(on.args(), dry).await,
@@ -36,6 +41,7 @@ pub async fn create(what: cli::Create, dry: bool) -> anyhow::Result<ExitCode> {
 
 pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> {
     let (cluster, account, how, by, group, preserve) = match what {
+        cli::Destroy::Cluster(on) => return Box::pin(road::destroy_cluster(on.args(), dry)).await,
         cli::Destroy::Iam(on) => {
             let a = on.args();
             if let Some(path) = &a.workload_identities_file {

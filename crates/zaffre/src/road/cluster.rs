@@ -1,0 +1,211 @@
+//! `zaffre create cluster azure`.
+
+use super::apply::{Applier, named};
+use super::{inputs, reach, ssh};
+use crate::cli::prereqs::{self as cli, Access, How, Shown, Which};
+use crate::cli::road::ClusterArgs;
+use crate::{output, prereqs};
+use anyhow::{Context, bail};
+use apis::hypershift::HostedCluster;
+use apis::names::label;
+use clock::Random;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
+use self_managed::cluster::{Access as Reached, Args, Inputs};
+use self_managed::documents;
+use self_managed::infra::Infra;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const MANAGER: &str = "hypershift-cli";
+/// How long a cluster may take with --wait and no --timeout.
+const PATIENCE: &str = "30m";
+
+pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
+    let ClusterArgs { management, account, mut what } = args;
+    what.render |= dry;
+    what.check()?;
+    let (subscription, tenant) = prereqs::account_names(&account)?;
+    if what.renders() {
+        let objects = what.objects(&read(&what, infra_of(&what)?, subscription, tenant)?)?;
+        return render(&what, objects);
+    }
+    let client = reach(&management).await?;
+    absent(&client, &what).await?;
+    let infra = match &what.infra_json {
+        Some(_) => infra_of(&what)?,
+        None => Box::pin(made(&what, account)).await?,
+    };
+    let objects = what.objects(&read(&what, infra, subscription, tenant)?)?;
+    apply(&client, &what, objects).await?;
+    if what.wait {
+        wait(&client, &what).await?;
+    } else {
+        let (name, namespace) = (&what.name, &what.namespace);
+        output::note(&format!("watch it: zaffre explain hostedcluster {name} -n {namespace}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn infra_of(what: &Args) -> anyhow::Result<Infra> {
+    let path = what.infra_json.as_deref().context("--infra-json is missing")?;
+    let text = inputs::text("--infra-json", path)?;
+    Infra::read(&text).with_context(|| format!("{} (--infra-json)", path.display()))
+}
+
+fn read(what: &Args, infra: Infra, subscription: String, tenant: String) -> anyhow::Result<Inputs> {
+    let release_image = what.release_image.clone().context(
+        "--release-image is missing: name a release (a stream is looked up at ocp.releases.ci.openshift.org, which this command does not ask)",
+    )?;
+    let (ssh_key, ssh_private_key) = match &what.ssh_key {
+        Some(path) => (Some(inputs::bytes("--ssh-key", path)?), None),
+        None if what.generate_ssh => {
+            let (public, private) = ssh::generate()?;
+            (Some(public), Some(private))
+        }
+        None => (None, None),
+    };
+    let sources =
+        inputs::maybe(what.image_content_sources.as_deref(), "--image-content-sources", |flag, path| {
+            let list: Value = serde_saphyr::from_str(&inputs::text(flag, path)?)
+                .with_context(|| format!("{} ({flag}) is not YAML", path.display()))?;
+            if !list.is_array() {
+                bail!("{} ({flag}) must be a list of {{source, mirrors}}", path.display());
+            }
+            Ok(list)
+        })?;
+    let key = inputs::maybe(
+        what.sa_token_issuer_private_key_path.as_deref(),
+        "--sa-token-issuer-private-key-path",
+        inputs::bytes,
+    )?;
+    Ok(Inputs {
+        infra,
+        subscription,
+        tenant,
+        release_image,
+        pull_secret: inputs::pull_secret("--pull-secret", &what.pull_secret)?,
+        ssh_key,
+        ssh_private_key,
+        trust_bundle: inputs::maybe(
+            what.additional_trust_bundle.as_deref(),
+            "--additional-trust-bundle",
+            inputs::bundle,
+        )?,
+        image_content_sources: sources,
+        signing_key: key,
+        encryption_key: Random::from_os().bytes(),
+    })
+}
+
+fn render(what: &Args, mut objects: Vec<Value>) -> anyhow::Result<ExitCode> {
+    if !what.render_sensitive {
+        objects.retain(|o| !documents::is_secret(o));
+    }
+    let text = documents::terminated(&objects)?;
+    match &what.render_into {
+        Some(path) => prereqs::write_private(path, &text)?,
+        None => output::line(text.trim_end()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn absent(client: &Client, what: &Args) -> anyhow::Result<()> {
+    let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
+    match api.get_opt(&what.name).await {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => bail!(
+            "HostedCluster {}/{} is there already: choose another --name, or `zaffre destroy cluster azure --name {0}` first",
+            what.namespace,
+            what.name
+        ),
+        Err(kube::Error::Api(s)) if s.code == 404 => {
+            bail!("the management cluster does not know HostedClusters: run `zaffre install` first")
+        }
+        Err(e) => Err(e).context("cannot ask the management cluster"),
+    }
+}
+
+/// Infrastructure that is made now, as `create infra azure` makes it.
+async fn made(what: &Args, account: cli::Account) -> anyhow::Result<Infra> {
+    let infra_id =
+        what.infra_id.clone().unwrap_or_else(|| apis::naming::infra_id(&what.name, &Random::from_os()));
+    output::note(&format!(
+        "infra id {infra_id}: if this stops, run it again with --infra-id {infra_id} and it goes on"
+    ));
+    let file = tempfile::NamedTempFile::new().context("cannot make a file")?;
+    let infra = cli::InfraArgs {
+        which: Which { name: what.name.clone(), infra_id },
+        account,
+        base_domain: what.base_domain.clone().unwrap_or_default(),
+        location: what.location.clone(),
+        resource_group_name: what.resource_group_name.clone(),
+        vnet_id: what.vnet_id.clone(),
+        subnet_id: what.subnet_id.clone(),
+        network_security_group_id: what.network_security_group_id.clone(),
+        resource_group_tags: what.resource_group_tags.clone(),
+        output_file: Some(file.path().to_owned()),
+        managed_identities_file: what.managed_identities_file.clone(),
+        data_plane_identities_file: what.data_plane_identities_file.clone(),
+        workload_identities_file: what.workload_identities_file.clone(),
+        assign_identity_roles: what.assign_service_principal_roles,
+        assign_custom_hcp_roles: what.assign_custom_hcp_roles,
+        dns_zone_rg_name: what.dns_zone_rg_name.clone(),
+        disable_cluster_capabilities: what.disable_cluster_capabilities.clone(),
+        endpoint_access: match what.endpoint_access {
+            Reached::Public => Access::Public,
+            Reached::PublicAndPrivate => Access::PublicAndPrivate,
+            Reached::Private => Access::Private,
+        },
+        endpoint_access_private_nat_subnet_id: what.endpoint_access_private_nat_subnet_id.clone(),
+        adopt: false,
+        how: How { dry_run: false, output: Shown::Text, quiet: false, parallel: 16 },
+    };
+    Box::pin(prereqs::create(cli::Create::Infra(cli::On::Azure(infra)), false)).await?;
+    Ok(Infra::read(&inputs::text("the infrastructure that was made", file.path())?)?)
+}
+
+async fn apply(client: &Client, what: &Args, objects: Vec<Value>) -> anyhow::Result<()> {
+    let applier = Applier::new(client.clone(), MANAGER).await?;
+    let infra_id = objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default().to_owned();
+    for mut object in objects {
+        if object["kind"] != "Namespace" {
+            object["metadata"]["labels"][label::AUTO_CREATED_FOR_INFRA] = json!(infra_id);
+        }
+        if object["kind"] == "HostedCluster" {
+            if !applier.create_if_absent(&object).await? {
+                bail!("HostedCluster {}/{} was made by somebody else meanwhile", what.namespace, what.name);
+            }
+        } else {
+            applier.apply(&object).await?;
+        }
+        output::note(&format!("applied  {}", named(&object)));
+    }
+    Ok(())
+}
+
+async fn wait(client: &Client, what: &Args) -> anyhow::Result<()> {
+    let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
+    let limit = what.timeout.as_deref().unwrap_or(PATIENCE);
+    let limit_of = apis::duration::go_duration(limit).and_then(|d| Duration::try_from(d).ok());
+    let done = |h: Option<&HostedCluster>| {
+        let version = h.and_then(|h| h.status.as_ref()).and_then(|s| s.version.as_ref());
+        version.and_then(|v| v.history.as_ref()?.first()).is_some_and(|h| h.completion_time.is_some())
+    };
+    output::note("waiting  until the cluster is rolled out");
+    let waiting = Box::pin(await_condition(api, &what.name, done));
+    match tokio::time::timeout(limit_of.unwrap_or(Duration::from_secs(1800)), waiting).await {
+        Ok(met) => {
+            met.context("cannot watch the cluster")?;
+            output::note(&format!("ready    {}", what.name));
+            Ok(())
+        }
+        Err(_) => bail!(
+            "{} is not rolled out after {limit} (--timeout): `zaffre explain hostedcluster {} -n {}` says what it waits for",
+            what.name,
+            what.name,
+            what.namespace
+        ),
+    }
+}

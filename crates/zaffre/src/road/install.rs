@@ -1,0 +1,292 @@
+//! `zaffre install`: definitions, then the rest; or the same as text.
+
+use super::apply::{Applier, named};
+use super::inputs;
+use super::reach;
+use crate::cli::road::{HelmArgs, InstallArgs, InstallHow, RenderArgs, TextFormat, UninstallArgs};
+use crate::output;
+use anyhow::{Context, bail};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::runtime::wait::{Condition, await_condition, conditions};
+use kube::{Api, Client};
+use self_managed::documents;
+use self_managed::install::{Args, Inputs, MANAGER, Objects, Scope, only_if_absent};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long what was installed may take to come up.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn read(args: &Args) -> anyhow::Result<Inputs> {
+    let path = |p: &Option<std::path::PathBuf>| p.clone();
+    let bytes = |p: &Option<std::path::PathBuf>, flag| inputs::maybe(path(p).as_deref(), flag, inputs::bytes);
+    Ok(Inputs {
+        pull_secret: inputs::maybe(args.pull_secret.as_deref(), "--pull-secret", inputs::pull_secret)?,
+        trust_bundle: inputs::maybe(
+            args.additional_trust_bundle.as_deref(),
+            "--additional-trust-bundle",
+            inputs::bundle,
+        )?,
+        azure_private_creds: bytes(&args.azure_private_creds, "--azure-private-creds")?,
+        external_dns_credentials: bytes(&args.external_dns_credentials, "--external-dns-credentials")?,
+        scale_from_zero_creds: bytes(&args.scale_from_zero_creds, "--scale-from-zero-creds")?,
+        image: inputs::maybe(args.image_refs.as_deref(), "--image-refs", image)?,
+        txt_owner: clock::Random::from_os().uuid(),
+    })
+}
+
+/// The operator's image in an ImageStream.
+fn image(flag: &str, path: &Path) -> anyhow::Result<String> {
+    let stream: Value = serde_saphyr::from_str(&inputs::text(flag, path)?)
+        .with_context(|| format!("{} ({flag}) is not an ImageStream", path.display()))?;
+    let tags = stream["spec"]["tags"].as_array().into_iter().flatten();
+    let found = tags.filter(|t| t["name"] == "hypershift-operator").find_map(|t| t["from"]["name"].as_str());
+    let found =
+        found.with_context(|| format!("{} ({flag}) has no tag hypershift-operator", path.display()))?;
+    Ok(found.to_owned())
+}
+
+pub async fn install(args: InstallArgs) -> anyhow::Result<()> {
+    args.what.check()?;
+    match args.how {
+        Some(InstallHow::Render(how)) => render(&args.what, &how),
+        Some(InstallHow::Helm(how)) => helm(&args.what, &how),
+        None => {
+            let objects = args.what.objects(&read(&args.what)?)?;
+            let client = reach(&args.management).await?;
+            if args.install_scope != Scope::Resources {
+                let wait = args.wait_until_crds_established || args.install_scope == Scope::All;
+                definitions(&client, &objects, wait).await?;
+            }
+            if args.install_scope != Scope::Crds {
+                resources(&client, &args.what, &objects, args.wait_until_available).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// All are tried before the first is changed.
+async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::Result<()> {
+    let applier = Applier::new(client.clone(), MANAGER).await?;
+    let (others, ours): (Vec<&Value>, Vec<&Value>) =
+        objects.definitions.iter().partition(|d| only_if_absent(d));
+    for definition in &ours {
+        applier.try_out(definition).await?;
+    }
+    for definition in &ours {
+        applier.apply(definition).await?;
+    }
+    let mut made = ours;
+    for definition in others {
+        let kind = json!({"apiVersion": format!("{}/{}", text(&definition["spec"]["group"]), text(&definition["spec"]["versions"][0]["name"])),
+            "kind": definition["spec"]["names"]["kind"]});
+        if !applier.is_served(&kind) && applier.create_if_absent(definition).await? {
+            made.push(definition);
+        }
+    }
+    output::note(&format!("applied  {} definitions", made.len()));
+    if wait {
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for definition in made {
+            let name = text(&definition["metadata"]["name"]);
+            until(&api, name, conditions::is_crd_established(), "definition").await?;
+        }
+        output::note("ready    definitions are served");
+    }
+    Ok(())
+}
+
+fn text(v: &Value) -> &str {
+    v.as_str().unwrap_or_default()
+}
+
+async fn until<K>(api: &Api<K>, name: &str, condition: impl Condition<K>, what: &str) -> anyhow::Result<()>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    let waiting = await_condition(api.clone(), name, condition);
+    match tokio::time::timeout(PATIENCE, waiting).await {
+        Ok(met) => met.map(drop).with_context(|| format!("cannot watch {what} {name}")),
+        Err(_) => bail!(
+            "{what} {name} is not ready after 5 minutes: kubectl describe it; the same command goes on from there"
+        ),
+    }
+}
+
+async fn resources(client: &Client, args: &Args, objects: &Objects, wait: bool) -> anyhow::Result<()> {
+    let applier = Applier::new(client.clone(), MANAGER).await?;
+    let mut skipped = Vec::new();
+    for object in &objects.resources {
+        if object["kind"] == "PriorityClass" {
+            applier.create_if_absent(object).await?;
+        } else if text(&object["apiVersion"]).starts_with("monitoring.coreos.com/")
+            && !applier.is_served(object)
+        {
+            skipped.push(named(object));
+        } else {
+            applier.apply(object).await?;
+        }
+    }
+    output::note(&format!(
+        "applied  {} objects in namespace {}",
+        objects.resources.len() - skipped.len(),
+        args.namespace
+    ));
+    if !skipped.is_empty() {
+        output::note(&format!("skipped  {}: Prometheus' kinds are not served here", skipped.join(", ")));
+    }
+    if wait && !args.development {
+        let api: Api<Deployment> = Api::namespaced(client.clone(), &args.namespace);
+        let condition = |d: Option<&Deployment>| {
+            let Some(d) = d else { return false };
+            let wanted = d.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1);
+            d.status.as_ref().is_some_and(|s| {
+                s.observed_generation == d.metadata.generation && s.available_replicas.unwrap_or(0) >= wanted
+            })
+        };
+        until(&api, "operator", condition, "Deployment").await?;
+        output::note("ready    the operator is available");
+    }
+    Ok(())
+}
+
+fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
+    if how.template && how.outputs.is_some() {
+        bail!(
+            "--template cannot be used with --outputs: a template holds both halves; leave one of them out"
+        );
+    }
+    if how.template && !how.render_sensitive {
+        bail!(
+            "--template needs --render-sensitive: a template without its secrets would install nothing that works"
+        );
+    }
+    let mut args = args.clone();
+    if how.template {
+        args.namespace = "${NAMESPACE}".into();
+        args.hypershift_image = "${OPERATOR_IMAGE}".into();
+    }
+    let Objects { definitions, resources } = args.objects(&read(&args)?)?;
+    let mut all = match how.outputs.unwrap_or(Scope::All) {
+        Scope::All => [definitions, resources].concat(),
+        Scope::Crds => definitions,
+        Scope::Resources => resources,
+    };
+    if !how.render_sensitive {
+        all.retain(|o| !documents::is_secret(o));
+    }
+    if how.template {
+        let parameter = |name: &str, value: &str| json!({"name": name, "value": value, "required": true});
+        all = vec![json!({"apiVersion": "template.openshift.io/v1", "kind": "Template",
+            "metadata": {"name": "hypershift-operator-template"}, "objects": all,
+            "parameters": [parameter("NAMESPACE", "hypershift"), parameter("OPERATOR_IMAGE", "quay.io/zaffre/zaffre:latest")]})];
+    }
+    let text = match how.format {
+        TextFormat::Yaml => documents::joined(&all)?,
+        TextFormat::Json => documents::json(&all)?,
+    };
+    match &how.output_file {
+        Some(path) => std::fs::write(path, text)
+            .with_context(|| format!("cannot write {} (--output-file)", path.display())),
+        None => {
+            output::line(text.trim_end());
+            Ok(())
+        }
+    }
+}
+
+fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
+    let mut args = args.clone();
+    let image = std::mem::replace(&mut args.hypershift_image, "{{ .Values.image }}".into());
+    args.namespace = "{{ .Release.Namespace }}".into();
+    let Objects { definitions, mut resources } = args.objects(&read(&args)?)?;
+    // Helm makes the namespace itself.
+    resources.retain(|o| o["kind"] != "Namespace" || text(&o["metadata"]["name"]) != args.namespace);
+    let dir = &how.output_dir;
+    let write = |name: &str, text: String| {
+        let path = dir.join(name);
+        let parent = path.parent().unwrap_or(dir);
+        std::fs::create_dir_all(parent)
+            .and_then(|()| std::fs::write(&path, text))
+            .with_context(|| format!("cannot write {} (--output-dir)", path.display()))
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    write(
+        "Chart.yaml",
+        format!(
+            "apiVersion: v2\nname: hypershift-operator\ndescription: Operators of hosted control planes on Azure\ntype: application\nversion: {version}\nappVersion: \"{version}\"\n"
+        ),
+    )?;
+    write("values.yaml", format!("# Image of the operators.\nimage: {image}\n"))?;
+    for d in &definitions {
+        write(
+            &format!("crds/{}.yaml", text(&d["metadata"]["name"])),
+            documents::joined(std::slice::from_ref(d))?,
+        )?;
+    }
+    write("templates/operator.yaml", documents::joined(&resources)?)?;
+    output::note(&format!(
+        "wrote    {} ({} definitions, {} objects)",
+        dir.display(),
+        definitions.len(),
+        resources.len()
+    ));
+    Ok(())
+}
+
+pub async fn uninstall(a: crate::cli::road::UninstallArgs) -> anyhow::Result<()> {
+    let UninstallArgs { management, namespace, crds } = a;
+    let client = reach(&management).await?;
+    let mut args = plain()?;
+    args.namespace = namespace;
+    let Objects { definitions, resources } = args.objects(&Inputs::default())?;
+    let applier = Applier::new(client.clone(), MANAGER).await?;
+    if crds {
+        let left = clusters(&client).await?;
+        if !left.is_empty() {
+            bail!(
+                "there are hosted clusters, and --crds would delete them without taking anything away in Azure: {}. \
+                 Run `zaffre destroy cluster azure` for each first",
+                left.join(", ")
+            );
+        }
+    }
+    let mut gone = 0;
+    for object in resources.iter().rev() {
+        gone += usize::from(applier.delete(object).await?);
+    }
+    for definition in definitions.iter().filter(|d| crds && !only_if_absent(d)) {
+        gone += usize::from(applier.delete(definition).await?);
+    }
+    output::note(&format!("deleted  {gone} objects"));
+    Ok(())
+}
+
+/// As if no flag were given.
+fn plain() -> anyhow::Result<Args> {
+    use clap::FromArgMatches;
+    let command = <Args as clap::Args>::augment_args(clap::Command::new("install"));
+    Ok(Args::from_arg_matches(&command.try_get_matches_from(["install"])?)?)
+}
+
+async fn clusters(client: &Client) -> anyhow::Result<Vec<String>> {
+    let api: Api<apis::hypershift::HostedCluster> = Api::all(client.clone());
+    match api.list(&Default::default()).await {
+        Ok(list) => Ok(list
+            .items
+            .iter()
+            .map(|h| {
+                format!(
+                    "{}/{}",
+                    h.metadata.namespace.as_deref().unwrap_or_default(),
+                    h.metadata.name.as_deref().unwrap_or_default()
+                )
+            })
+            .collect()),
+        Err(kube::Error::Api(s)) if s.code == 404 => Ok(Vec::new()),
+        Err(e) => Err(e).context("cannot list hosted clusters"),
+    }
+}

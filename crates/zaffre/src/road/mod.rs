@@ -1,0 +1,26 @@
+//! The self-managed road: flags become objects in `self-managed`, and objects are printed or applied here.
+
+mod apply;
+mod cluster;
+mod destroy;
+mod inputs;
+mod install;
+mod kubeconfig;
+mod nodepool;
+mod ssh;
+mod status;
+
+pub use cluster::create as create_cluster;
+pub use destroy::destroy as destroy_cluster;
+pub use install::{install, uninstall};
+pub use kubeconfig::create as create_kubeconfig;
+pub use nodepool::create as create_nodepool;
+pub use status::status;
+
+use crate::cli::road::Management;
+use crate::reach::{self, Otherwise};
+use kube::Client;
+
+async fn reach(management: &Management) -> anyhow::Result<Client> {
+    reach::cluster(management.kubeconfig.as_deref(), "--kubeconfig", Otherwise::Anywhere).await
+}

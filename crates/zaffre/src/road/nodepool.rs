@@ -1,0 +1,47 @@
+//! `zaffre create nodepool azure`.
+
+use super::apply::Applier;
+use super::reach;
+use crate::cli::road::NodepoolArgs;
+use crate::output;
+use anyhow::{Context, bail};
+use apis::hypershift::HostedCluster;
+use kube::Api;
+use self_managed::documents;
+use self_managed::nodepool::Owner;
+use serde_json::json;
+use std::process::ExitCode;
+
+pub async fn create(args: NodepoolArgs, dry: bool) -> anyhow::Result<ExitCode> {
+    let what = args.what;
+    what.check()?;
+    let client = reach(&args.management).await?;
+    let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
+    let found = api.get_opt(&what.cluster_name).await.context("cannot ask the management cluster")?;
+    let Some(hc) = found else {
+        bail!(
+            "there is no HostedCluster {}/{} (--cluster-name): kubectl get hostedclusters -A",
+            what.namespace,
+            what.cluster_name
+        );
+    };
+    let hc = serde_json::to_value(hc)?;
+    let text = |path: &str| hc.pointer(path).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+    let owner = Owner {
+        release: text("/spec/release/image"),
+        subnet: text("/spec/platform/azure/subnetID"),
+        payload_arch: text("/status/payloadArch"),
+    };
+    let mut object = what.object(&owner)?;
+    if what.render || dry {
+        output::line(documents::joined(&[object])?.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    object["metadata"]["labels"] = json!({apis::names::label::AUTO_CREATED_FOR_INFRA: text("/spec/infraID")});
+    let applier = Applier::new(client, "hypershift-cli").await?;
+    if !applier.create_if_absent(&object).await? {
+        bail!("NodePool {}/{} is there already: choose another --name", what.namespace, what.name);
+    }
+    output::note(&format!("created  NodePool {}", what.name));
+    Ok(ExitCode::SUCCESS)
+}
