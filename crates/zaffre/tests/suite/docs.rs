@@ -191,6 +191,16 @@ fn the_page_on_the_azure_simulator() {
 }
 
 #[test]
+fn the_page_on_the_self_managed_road() {
+    let Some(kubectl) = kubectl() else { return };
+    let mut reader = Reader::new(&kubectl);
+    for command in page("docs/self-managed.md").iter().flatten() {
+        reader.type_in(command);
+    }
+    reader.stop();
+}
+
+#[test]
 fn the_page_on_azure_prerequisites() {
     // Everything on it is ours; `az` is only mentioned.
     let mut reader = Reader::new(&[]);
