@@ -290,6 +290,10 @@ pub fn from_template(owner: &Value, template: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]})
 }
 
+fn is_of_ending_namespace(e: &Status) -> bool {
+    e.details.iter().flat_map(|d| &d.causes).any(|c| c.reason.as_deref() == Some("NamespaceTerminating"))
+}
+
 /// Creates pods: one first, since what refuses one refuses all, then the others together. Returns how many it
 /// created, what to tell, and the first error.
 pub async fn create(access: &Access, pods: Vec<Value>) -> (Vec<Value>, Vec<Note>, Option<Status>) {
@@ -301,6 +305,8 @@ pub async fn create(access: &Access, pods: Vec<Value>) -> (Vec<Value>, Vec<Note>
             made.push(pod);
             true
         }
+        // The namespace ends, and whatever asked for these pods with it: nobody needs to hear of it.
+        Err(e) if is_of_ending_namespace(&e) => false,
         Err(e) => {
             if failed.is_none() {
                 notes.push(Note::warning("FailedCreate", format!("Error creating: {}", e.message)));
