@@ -82,6 +82,9 @@ pub struct Options {
     /// Versions of OpenShift whose release images are in the registry.
     pub versions: Vec<String>,
     pub clock: SharedClock,
+    /// Whether the operators run in this process. If not, their pods answer health checks and do nothing: somebody else
+    /// does their work, as processes.
+    pub operators: bool,
 }
 
 impl Default for Options {
@@ -93,6 +96,7 @@ impl Default for Options {
             nodes_per_zone: 1,
             versions: releases::VERSIONS.map(str::to_owned).into(),
             clock: clock::system(),
+            operators: true,
         }
     }
 }
@@ -141,6 +145,7 @@ impl World {
             releases: releases.clone(),
             clock: options.clock.clone(),
             random: random.clone(),
+            operators: options.operators,
         };
         let make = cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages };
         let management = Management::start(make, scratch.is_some()).await?;
@@ -158,8 +163,11 @@ impl World {
         );
         let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
         let around = Arc::new(around.with_releases(releases));
+        // What is set up in a runtime that never runs is nobody's work.
+        let mut elsewhere = Runtime::new(options.clock.clone(), &metrics);
+        let working = if options.operators { &mut runtime } else { &mut elsewhere };
         let (clusters, _) = hypershift::operate::start(
-            &mut runtime,
+            working,
             &client,
             served.clone(),
             options.clock.clone(),
@@ -177,7 +185,7 @@ impl World {
             namespace: None,
             only: operate::Only::default(),
         };
-        let planes = operate::start(&mut runtime, &client, setup);
+        let planes = operate::start(working, &client, setup);
         let stop = CancellationToken::new();
         let operators = tokio::spawn(runtime.run(stop.clone()));
         Ok(World {

@@ -17,11 +17,10 @@ pub enum Otherwise {
 
 /// The cluster of a kubeconfig (`flag` is what it was given by), or the one that is found without.
 pub async fn cluster(kubeconfig: Option<&Path>, flag: &str, otherwise: Otherwise) -> anyhow::Result<Client> {
-    let mut config = match (kubeconfig, otherwise) {
+    let config = match (kubeconfig, otherwise) {
         (Some(path), _) => {
             let read = || format!("cannot read {} ({flag})", path.display());
-            let file = Kubeconfig::read_from(path).with_context(read)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(read)?
+            return by(Kubeconfig::read_from(path).with_context(read)?).await.with_context(read);
         }
         (None, Otherwise::Pod) => Config::incluster().with_context(|| {
             format!("not in a cluster: give {flag} FILE, or run as a pod with a service account")
@@ -30,6 +29,15 @@ pub async fn cluster(kubeconfig: Option<&Path>, flag: &str, otherwise: Otherwise
             .await
             .with_context(|| format!("there is no cluster to ask: give {flag} FILE, or set KUBECONFIG"))?,
     };
+    made(config)
+}
+
+/// The cluster of a kubeconfig that was read.
+pub async fn by(file: Kubeconfig) -> anyhow::Result<Client> {
+    made(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
+}
+
+fn made(mut config: Config) -> anyhow::Result<Client> {
     // As kubectl does it: a proxy of the environment is not the way to this machine.
     let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']);
     if host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {

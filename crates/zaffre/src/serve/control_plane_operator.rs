@@ -11,7 +11,7 @@ use control_plane::operate::{self, Setup, Surroundings, Tenants, Verdict};
 use control_plane::scope::{Encryption, Management, Release, Scope};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use reconcile::{Failure, Metrics, Runtime, chain};
 use std::path::PathBuf;
@@ -113,10 +113,8 @@ impl Outside {
         let text =
             self.secret(&scope.namespace, "admin-kubeconfig", "kubeconfig").await.map_err(|e| said(&e))?;
         let text = text.ok_or("the administrator's kubeconfig is not there yet")?;
-        let config = Kubeconfig::from_yaml(&text).map_err(|e| said(&e))?;
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(config, &options).await.map_err(|e| said(&e))?;
-        let guest = Client::try_from(config).map_err(|e| said(&e))?;
+        let guest = reach::by(Kubeconfig::from_yaml(&text).map_err(|e| said(&e))?).await;
+        let guest = guest.map_err(|e| format!("{e:#}"))?;
         let request = http::Request::get("/healthz?verbose").body(Vec::new()).map_err(|e| said(&e))?;
         match tokio::time::timeout(PATIENCE, guest.request_text(request)).await {
             Ok(Ok(_)) => Ok(()),

@@ -14,6 +14,7 @@ mod kube_rs;
 mod kubectl;
 mod living;
 mod oidc;
+mod operators;
 mod prereqs;
 mod shared;
 
