@@ -72,7 +72,7 @@ async fn paused_and_held(kit: &Kit) {
     let at = ["ControlPlaneDeleting", "HostedControlPlane clusters-kept/kept", "held by", HOLD];
     kit.until("kept", "its plane to be held", |s| says(s, "DeletionBlocked", "False", &at)).await;
     force("control-plane").await;
-    let at = ["NamespaceDeleting", "Namespace clusters-kept"];
+    let at = ["NamespaceDeleting", "Namespace clusters-kept", HOLD];
     let held = |s: &Value| says(s, "DeletionBlocked", "False", &at);
     kit.until("kept", "its namespace to be held", held).await;
     force("control-plane,namespace").await;

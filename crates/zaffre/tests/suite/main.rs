@@ -15,6 +15,7 @@ mod kubectl;
 mod living;
 mod oidc;
 mod prereqs;
+mod restart;
 mod shared;
 
 use std::path::{Path, PathBuf};
