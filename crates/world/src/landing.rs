@@ -143,8 +143,7 @@ async fn publish(
         Issuer::new(&format!("{name}oidc"), subscription.clone(), &format!("{name}-oidc"), LOCATION)?;
     let keys =
         Keys { dir: KeyDir::open(dir)?, given: None, rotation: Rotation::Keep, make: SigningKey::generate };
-    let (outcome, published) =
-        issuer::create(azure, &issuer, &keys, Options::default(), &quiet).await?;
+    let (outcome, published) = issuer::create(azure, &issuer, &keys, Options::default(), &quiet).await?;
     good("the issuer", &outcome)?;
     let published =
         published.ok_or(Error::Failed { what: "the issuer", why: "it was not published".into() })?;

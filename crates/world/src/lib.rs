@@ -168,17 +168,7 @@ impl World {
         let operators = Mutex::new(Operators::start(&ground, &client));
         let stop = CancellationToken::new();
         let watches = tokio::spawn(runtime.run(stop.clone()));
-        Ok(World {
-            cloud,
-            management,
-            ingress,
-            ground,
-            operators,
-            stop,
-            watches,
-            dir,
-            _scratch: scratch,
-        })
+        Ok(World { cloud, management, ingress, ground, operators, stop, watches, dir, _scratch: scratch })
     }
 
     /// The management cluster.

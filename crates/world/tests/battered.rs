@@ -44,7 +44,11 @@ fn sort(request: &http::Request<Body>) -> Option<String> {
 }
 
 /// A client through which the operators' writes are attacked. Who dies says so on `deaths`.
-fn under_attack(client: kube::Client, attacks: Arc<Attacks>, deaths: mpsc::UnboundedSender<()>) -> kube::Client {
+fn under_attack(
+    client: kube::Client,
+    attacks: Arc<Attacks>,
+    deaths: mpsc::UnboundedSender<()>,
+) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (client, attacks, deaths) = (client.clone(), attacks.clone(), deaths.clone());
         async move {
@@ -79,7 +83,9 @@ fn under_attack(client: kube::Client, attacks: Arc<Attacks>, deaths: mpsc::Unbou
 fn shape(of: &Remains, name: &str) -> BTreeSet<String> {
     let plane = format!("clusters-{name}");
     let ours = of.objects.iter().filter(|o| o.contains(&plane) || o.contains(&format!("clusters/{name}")));
-    let ours = ours.filter(|o| !["Pod ", "ReplicaSet ", "ControllerRevision ", "Endpoint", "Job "].iter().any(|k| o.starts_with(k)));
+    let ours = ours.filter(|o| {
+        !["Pod ", "ReplicaSet ", "ControllerRevision ", "Endpoint", "Job "].iter().any(|k| o.starts_with(k))
+    });
     ours.map(|o| o.replace(name, "<name>")).collect()
 }
 
@@ -131,8 +137,18 @@ async fn a_life_under_operators_that_die_after_every_sort_of_write() {
     let (lost, killed) = (attacks.lost.lock().clone(), attacks.killed.lock().clone());
     eprintln!("answers lost: {lost:?}\nkilled at: {killed:?}");
     // Both operators, at the beginning and at the end.
-    for sort in ["deployments", "statefulsets", "secrets", "hostedcontrolplanes", "hostedcontrolplanes/status", "hostedclusters/status"] {
-        assert!(killed.iter().any(|k| k.ends_with(&format!(" {sort}"))), "{sort} was never attacked: {killed:?}");
+    for sort in [
+        "deployments",
+        "statefulsets",
+        "secrets",
+        "hostedcontrolplanes",
+        "hostedcontrolplanes/status",
+        "hostedclusters/status",
+    ] {
+        assert!(
+            killed.iter().any(|k| k.ends_with(&format!(" {sort}"))),
+            "{sort} was never attacked: {killed:?}"
+        );
     }
     assert!(kills >= 12, "{killed:?}");
     assert!(lost.iter().any(|l| l.starts_with("DELETE")), "{lost:?}");

@@ -59,7 +59,10 @@ async fn paused_and_held(kit: &Kit) {
     kept.create(&kit.world).await.unwrap();
     kit.available("kept").await;
     kit.patch("kept", json!({"spec": {"pausedUntil": "true"}})).await;
-    kit.until("kept", "to be paused", |s| says(s, "ReconciliationActive", "False", &["ReconciliationPaused"])).await;
+    kit.until("kept", "to be paused", |s| {
+        says(s, "ReconciliationActive", "False", &["ReconciliationPaused"])
+    })
+    .await;
     let plane = kept.plane();
     hold(kit, &kinds::PLANE, &plane, "kept").await;
     hold(kit, &kinds::SECRET, &plane, "pull-secret").await;

@@ -52,7 +52,8 @@ async fn hopeless(client: &kube::Client, plane: &str) -> Option<String> {
     }
     let status = &pod.data["status"];
     let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
-    let placed = list("conditions").into_iter().find(|c| c["type"] == "PodScheduled" && c["status"] == "False");
+    let placed =
+        list("conditions").into_iter().find(|c| c["type"] == "PodScheduled" && c["status"] == "False");
     if let Some(c) = placed {
         // A volume may be on its way, or a node.
         let since = c["lastTransitionTime"].as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok())?;

@@ -39,7 +39,9 @@ async fn settled(kit: &Kit, cluster: &Sample) {
     let runs = |controller: &str| -> i64 {
         let text = metrics.text();
         let ours = format!("controller=\"{controller}\"");
-        let lines = text.lines().filter(|l| l.starts_with("controller_runtime_reconcile_total{") && l.contains(&ours));
+        let lines = text
+            .lines()
+            .filter(|l| l.starts_with("controller_runtime_reconcile_total{") && l.contains(&ours));
         lines.filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok()).sum()
     };
     let run = async || {
@@ -195,7 +197,8 @@ async fn what_is_settled_lasts_and_outages_lose_nothing() {
     let admin = kit.admin("demo").await;
     let shop = serde_json::from_value(json!({"metadata": {"name": "shop"}})).unwrap();
     Api::<Namespace>::all(admin.clone()).create(&Default::default(), &shop).await.unwrap();
-    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "till"}, "data": {"sum": "7"}})).unwrap();
+    let map: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": "till"}, "data": {"sum": "7"}})).unwrap();
     Api::<ConfigMap>::namespaced(admin, "shop").create(&Default::default(), &map).await.unwrap();
     let intact = async || {
         let maps: Api<ConfigMap> = Api::namespaced(kit.admin("demo").await, "shop");

@@ -16,7 +16,8 @@ const CLOUD: &str = "azure-cloud-controller-manager";
 /// A component begins anew, and so asks Azure now and not in some minutes.
 async fn anew(kit: &Kit, cluster: &Sample) {
     let pods = kit.api(&POD, &cluster.plane());
-    let ours = ListParams::default().labels(&format!("hypershift.openshift.io/control-plane-component={CLOUD}"));
+    let ours =
+        ListParams::default().labels(&format!("hypershift.openshift.io/control-plane-component={CLOUD}"));
     for pod in pods.list_metadata(&ours).await.unwrap().items {
         let now = DeleteParams::default().grace_period(0);
         pods.delete(pod.metadata.name.as_deref().unwrap(), &now).await.unwrap();
@@ -104,11 +105,10 @@ fn mended(kit: &Kit, name: &str) {
     assert!(kit.world.cloud().sim.world().remove_fault(name));
 }
 
-/// Entra ID cannot read the issuer's keys.
+/// Entra ID cannot read the issuer's keys, which are blobs.
 async fn without_the_issuer(kit: &Kit, cluster: &Sample) {
-    let host = kit.landing.issuer.split('/').nth(2).unwrap().split(':').next().unwrap().to_owned();
-    let rule = fault(kit, &host);
-    degraded(kit, cluster, &["AADSTS"]).await;
+    let rule = fault(kit, "blob");
+    degraded(kit, cluster, &["AADSTS50166", &kit.landing.issuer]).await;
     mended(kit, &rule);
     well(kit, cluster).await;
 }

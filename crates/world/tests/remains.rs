@@ -48,9 +48,8 @@ impl Remains {
     /// Only what people gave may have been added since `before`: the clusters' inputs.
     pub fn assert_clean_since(&self, before: &Remains, clusters: &[&str]) {
         let inputs = ["pull-secret", "ssh-key", "sa-key"];
-        let given: BTreeSet<String> = (clusters.iter())
-            .flat_map(|c| inputs.map(|i| format!("Secret {NAMESPACE}/{c}-{i}")))
-            .collect();
+        let given: BTreeSet<String> =
+            (clusters.iter()).flat_map(|c| inputs.map(|i| format!("Secret {NAMESPACE}/{c}-{i}"))).collect();
         let more: Vec<&String> =
             self.objects.difference(&before.objects).filter(|o| !given.contains(*o)).collect();
         assert!(more.is_empty(), "left in the cluster: {more:#?}");

@@ -60,7 +60,12 @@ async fn a_release_that_cannot_be_is_refused_and_a_blocked_one_can_be_insisted_o
     // Minors do not go back.
     want(cloud.release("4.19.4").unwrap()).await;
     kit.until("up", "no way back", |s| {
-        says(s, "ValidReleaseImage", "False", &["InvalidImage", "4.19.4", "older than the 4.20.1", "4.20 or newer"])
+        says(
+            s,
+            "ValidReleaseImage",
+            "False",
+            &["InvalidImage", "4.19.4", "older than the 4.20.1", "4.20 or newer"],
+        )
     })
     .await;
     unharmed(&kit, &up, now).await;
@@ -74,8 +79,12 @@ async fn a_release_that_cannot_be_is_refused_and_a_blocked_one_can_be_insisted_o
     want(next).await;
     let held = kit
         .until("up", "the upgrade to be blocked", |s| {
-            says(s, "Progressing", "False", &["Blocked", "from 4.20.1 to 4.21.0", "removed APIs are still used"])
-                && is_true(s, "ValidReleaseImage")
+            says(
+                s,
+                "Progressing",
+                "False",
+                &["Blocked", "from 4.20.1 to 4.21.0", "removed APIs are still used"],
+            ) && is_true(s, "ValidReleaseImage")
         })
         .await;
     unharmed(&kit, &up, now).await;

@@ -66,9 +66,11 @@ async fn a_region_and_its_clusters_go_on_where_they_were() {
     let server = up(dir);
     let env = std::fs::read_to_string(dir.join("env")).unwrap();
     let env = Env::parse(&env);
-    let Connected { client: azure, subscription, .. } = azure::connect(&env, ClientOptions::default()).await.unwrap();
+    let Connected { client: azure, subscription, .. } =
+        azure::connect(&env, ClientOptions::default()).await.unwrap();
     let tenant = env.get("AZURE_TENANT_ID").unwrap();
-    let landing = Landing::make_in(&azure, &subscription.unwrap(), tenant, dir, "land", Flavour::Workload);
+    let subscription = subscription.unwrap();
+    let landing = Landing::make_in(&azure, &subscription, tenant, dir, "land", Flavour::Workload);
     let landing = landing.await.unwrap();
     let demo = Sample::of(&landing, "demo", env.get("ZAFFRE_RELEASE").unwrap());
     let kube = management(dir).await;
