@@ -26,9 +26,9 @@ pub enum Error {
     #[error("{program} was not ready after {after:?}; its standard error:\n{stderr}")]
     Slow { program: String, after: Duration, stderr: String },
     #[error(
-        "{program} did not end within {after:?} of SIGTERM and was killed; its standard error:\n{stderr}"
+        "{program} did not end within {after:?} of {signal} and was killed; its standard error:\n{stderr}"
     )]
-    Stubborn { program: String, after: Duration, stderr: String },
+    Stubborn { program: String, signal: &'static str, after: Duration, stderr: String },
     #[error("cannot wait for {program}")]
     Wait { program: String, source: io::Error },
 }
@@ -109,8 +109,24 @@ impl Server {
             Ok((status, false)) => Ok(status),
             Ok((_, true)) => Err(Error::Stubborn {
                 program: self.program.clone(),
+                signal: "SIGTERM",
                 after: GRACE,
                 stderr: self.stderr.drain(Instant::now() + GRACE),
+            }),
+            Err(source) => Err(Error::Wait { program: self.program.clone(), source }),
+        }
+    }
+
+    /// SIGINT, as Ctrl-C sends it, then how it ended. Having to kill it after `grace` is an error.
+    pub fn interrupt(mut self, grace: Duration) -> Result<ExitStatus, Error> {
+        self.process.signal(rustix::process::Signal::INT);
+        match self.process.wait_until(Instant::now() + grace) {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => Err(Error::Stubborn {
+                program: self.program.clone(),
+                signal: "SIGINT",
+                after: grace,
+                stderr: self.stderr.text(),
             }),
             Err(source) => Err(Error::Wait { program: self.program.clone(), source }),
         }

@@ -70,7 +70,8 @@ fn client_options() -> ClientOptions {
 }
 
 impl Cloud {
-    pub(crate) async fn start(options: &Options, dir: &Path) -> Result<Cloud, Error> {
+    /// Of the options, the seed, the clock, the versions and whether it is to be kept matter.
+    pub async fn start(options: &Options, dir: &Path) -> Result<Cloud, Error> {
         let mut config = Config::local(options.seed);
         config.ca_file = Some(dir.join("azure-ca.pem"));
         config.clock = options.clock.clone();
@@ -139,7 +140,7 @@ impl Cloud {
         format!("{}/{name}:{}", self.registry, env!("CARGO_PKG_VERSION"))
     }
 
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.sim.stop();
     }
 }

@@ -8,7 +8,10 @@ use ek_engine::Engine;
 use ek_guest::Guests;
 use ek_node::{NodeSpec, Nodes, StageSet};
 use ek_server::{ApiServer, Config};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{Api, Patch, PatchParams};
 use operands::Operands;
+use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -16,6 +19,10 @@ use tokio::task::JoinHandle;
 /// What the cluster is called among those of this process.
 pub const NAME: &str = ek_server::MAIN;
 pub const ZONES: usize = 3;
+/// What volumes are made of if nobody says otherwise.
+const DISKS: &str = "managed-csi";
+/// Who makes volumes in every embedded cluster.
+const PROVISIONER: &str = "zaffre.io/local";
 /// The image with our own programs.
 const OURS: &str = "*/zaffre:*";
 
@@ -25,6 +32,8 @@ pub enum Error {
     Server(#[from] ek_server::Error),
     #[error(transparent)]
     Nodes(#[from] ek_node::Error),
+    #[error("cannot say what disks there are")]
+    Disks(#[from] Box<kube::Error>),
 }
 
 /// What it is made of.
@@ -70,6 +79,7 @@ impl Management {
             load_balancers: Some(balancers.clone()),
             ..ek_controllers::Options::default()
         }));
+        disks(&server.client()).await?;
         let engine = Engine::new(server.host(), controllers);
         nodes.attach(&engine);
         let engine = tokio::spawn(engine.run());
@@ -85,6 +95,17 @@ impl Management {
         self.server.host().stop().await;
         let _ = self.engine.await;
     }
+}
+
+/// Disks of this cloud outlive nodes: made at once, they are bound to none, as zone-redundant ones are in Azure.
+async fn disks(client: &kube::Client) -> Result<(), Error> {
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": DISKS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"});
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let params = PatchParams::apply("zaffre-install").force();
+    classes.patch(DISKS, &params, &Patch::Apply(&class)).await.map_err(Box::new)?;
+    Ok(())
 }
 
 /// A machine that is large enough for as many pods as it may have; zones take turns.

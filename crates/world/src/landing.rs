@@ -5,6 +5,7 @@
 
 use crate::Cloud;
 use arm::ResourceId;
+use azure::Client;
 use landing_zone::identities::{Identities, WorkloadIdentities};
 use landing_zone::infra::{Infra, Layout};
 use landing_zone::issuer::{self, Issuer, KeyDir, Keys, Rotation, SigningKey};
@@ -82,14 +83,26 @@ impl Landing {
     /// Makes everything, or takes what an earlier run made. `name` is of lower-case letters and digits; keys are kept
     /// in a directory below `dir`.
     pub async fn make(cloud: &Cloud, dir: &Path, name: &str, flavour: Flavour) -> Result<Landing, Error> {
-        let subscription =
-            ResourceId::subscription_scope(&cloud.subscription).map_err(Error::Subscription)?;
+        let tenant = cloud.sim.creds().tenant_id;
+        Landing::make_in(&cloud.client, &cloud.subscription, &tenant, dir, name, flavour).await
+    }
+
+    /// The same in any Azure that has the zone [`DOMAIN`].
+    pub async fn make_in(
+        azure: &Client,
+        subscription_id: &str,
+        tenant: &str,
+        dir: &Path,
+        name: &str,
+        flavour: Flavour,
+    ) -> Result<Landing, Error> {
+        let subscription = ResourceId::subscription_scope(subscription_id).map_err(Error::Subscription)?;
         let cluster = Cluster::new(name, &format!("{name}-x7k2p"))?;
         let (issuer, signing_key) =
-            publish(cloud, &subscription, &dir.join(format!("{name}-keys")), name).await?;
+            publish(azure, &subscription, &dir.join(format!("{name}-keys")), name).await?;
         let (identities, authentication) = match flavour {
-            Flavour::Workload => workload(cloud, &subscription, &cluster, &issuer).await?,
-            Flavour::Managed => managed(cloud, &subscription, &cluster, &issuer).await?,
+            Flavour::Workload => workload(azure, &subscription, &cluster, &issuer).await?,
+            Flavour::Managed => managed(azure, &subscription, &cluster, &issuer).await?,
         };
         let infra = Infra {
             cluster,
@@ -107,11 +120,11 @@ impl Landing {
             nat_subnet: None,
             adopt: false,
         };
-        let (outcome, _) = create_infra(&cloud.client, &infra, Options::default(), &quiet).await?;
+        let (outcome, _) = create_infra(azure, &infra, Options::default(), &quiet).await?;
         good("the network", &outcome)?;
         Ok(Landing {
-            tenant: cloud.sim.creds().tenant_id,
-            subscription: cloud.subscription.clone(),
+            tenant: tenant.to_owned(),
+            subscription: subscription_id.to_owned(),
             issuer,
             signing_key,
             layout: infra.layout()?,
@@ -121,7 +134,7 @@ impl Landing {
 }
 
 async fn publish(
-    cloud: &Cloud,
+    azure: &Client,
     subscription: &ResourceId,
     dir: &Path,
     name: &str,
@@ -130,8 +143,7 @@ async fn publish(
         Issuer::new(&format!("{name}oidc"), subscription.clone(), &format!("{name}-oidc"), LOCATION)?;
     let keys =
         Keys { dir: KeyDir::open(dir)?, given: None, rotation: Rotation::Keep, make: SigningKey::generate };
-    let (outcome, published) =
-        issuer::create(&cloud.client, &issuer, &keys, Options::default(), &quiet).await?;
+    let (outcome, published) = issuer::create(azure, &issuer, &keys, Options::default(), &quiet).await?;
     good("the issuer", &outcome)?;
     let published =
         published.ok_or(Error::Failed { what: "the issuer", why: "it was not published".into() })?;
@@ -141,7 +153,7 @@ async fn publish(
 }
 
 async fn workload(
-    cloud: &Cloud,
+    azure: &Client,
     subscription: &ResourceId,
     cluster: &Cluster,
     issuer: &str,
@@ -155,7 +167,7 @@ async fn workload(
         kms: false,
         adopt: false,
     };
-    let (outcome, made) = create_iam(&cloud.client, &iam, Options::default(), &quiet).await?;
+    let (outcome, made) = create_iam(azure, &iam, Options::default(), &quiet).await?;
     good("the identities", &outcome)?;
     let made: WorkloadIdentities =
         made.ok_or(Error::Failed { what: "the identities", why: "they are not there".into() })?;
@@ -165,7 +177,7 @@ async fn workload(
 }
 
 async fn managed(
-    cloud: &Cloud,
+    azure: &Client,
     subscription: &ResourceId,
     cluster: &Cluster,
     issuer: &str,
@@ -183,7 +195,7 @@ async fn managed(
         adopt: false,
         make: managed::new_key,
     };
-    let made = managed::create(&cloud.client, &wanted, Options::default(), &quiet).await?;
+    let made = managed::create(azure, &wanted, Options::default(), &quiet).await?;
     good("the identities", &made.outcome)?;
     let files =
         made.files.ok_or(Error::Failed { what: "the identities", why: format!("{:?}", made.failed) })?;

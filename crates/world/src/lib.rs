@@ -32,9 +32,10 @@ mod dial;
 mod gate;
 pub mod health;
 pub mod ingress;
-mod install;
+pub mod install;
 pub mod kubeconfig;
 pub mod landing;
+pub mod operators;
 mod payload;
 mod programs;
 pub mod releases;
@@ -45,12 +46,13 @@ pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
 pub use landing::{Flavour, Landing};
+pub use operators::{Ground, Operators};
 
 use clock::{Random, SharedClock};
 use cluster::Management;
-use control_plane::operate;
 use ek_node::StageSet;
 use ek_server::ApiServer;
+use parking_lot::Mutex;
 use reconcile::{Handle, Metrics, Runtime};
 use release::Releases;
 use std::path::{Path, PathBuf};
@@ -120,11 +122,10 @@ pub struct World {
     cloud: Cloud,
     management: Management,
     ingress: Ingress,
-    clusters: Handle,
-    planes: Handle,
-    metrics: Metrics,
+    ground: Ground,
+    operators: Mutex<Operators>,
     stop: CancellationToken,
-    operators: JoinHandle<reconcile::Drained>,
+    watches: JoinHandle<reconcile::Drained>,
     dir: PathBuf,
     /// Removed at the end.
     _scratch: Option<tempfile::TempDir>,
@@ -151,8 +152,7 @@ impl World {
         let management = Management::start(make, scratch.is_some()).await?;
         let client = management.server.client();
         let served = install::install(&client).await?;
-        let metrics = Metrics::default();
-        let mut runtime = Runtime::new(options.clock.clone(), &metrics);
+        let mut runtime = Runtime::new(options.clock.clone(), &Metrics::default());
         let ingress = Ingress::start(&mut runtime, &client, management.nodes.clone()).await?;
         let around = Around::new(
             client.clone(),
@@ -163,43 +163,21 @@ impl World {
         );
         let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
         let around = Arc::new(around.with_releases(releases));
-        // What is set up in a runtime that never runs is nobody's work.
-        let mut elsewhere = Runtime::new(options.clock.clone(), &metrics);
-        let working = if options.operators { &mut runtime } else { &mut elsewhere };
-        let (clusters, _) = hypershift::operate::start(
-            working,
-            &client,
-            served.clone(),
-            options.clock.clone(),
-            &random,
-            around.clone(),
-            &metrics,
-        );
-        let setup = operate::Setup {
+        let ground = Ground {
             served,
-            clock: options.clock.clone(),
-            random: &random,
             around,
-            metrics: &metrics,
             tenants: management.gate.tenants.clone(),
-            namespace: None,
-            only: operate::Only::default(),
+            clock: options.clock.clone(),
+            random,
         };
-        let planes = operate::start(working, &client, setup);
+        let operators = match options.operators {
+            true => Operators::start(&ground, &client),
+            false => Operators::resting(&ground, &client),
+        };
+        let operators = Mutex::new(operators);
         let stop = CancellationToken::new();
-        let operators = tokio::spawn(runtime.run(stop.clone()));
-        Ok(World {
-            cloud,
-            management,
-            ingress,
-            clusters,
-            planes,
-            metrics,
-            stop,
-            operators,
-            dir,
-            _scratch: scratch,
-        })
+        let watches = tokio::spawn(runtime.run(stop.clone()));
+        Ok(World { cloud, management, ingress, ground, operators, stop, watches, dir, _scratch: scratch })
     }
 
     /// The management cluster.
@@ -233,17 +211,34 @@ impl World {
     }
 
     /// The operator of HostedClusters.
-    pub fn clusters(&self) -> &Handle {
-        &self.clusters
+    pub fn clusters(&self) -> Handle {
+        self.operators.lock().clusters.clone()
     }
 
     /// The operator of control planes: what it waits for, and a way to have it look again.
-    pub fn planes(&self) -> &Handle {
-        &self.planes
+    pub fn planes(&self) -> Handle {
+        self.operators.lock().planes.clone()
     }
 
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+    pub fn metrics(&self) -> Metrics {
+        self.operators.lock().metrics.clone()
+    }
+
+    /// What the operators stand on, for whoever runs some of their own.
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// The operators die where they stand.
+    pub fn kill_operators(&self) {
+        self.operators.lock().kill();
+    }
+
+    /// The operators die where they stand, and others begin, which speak to the API through this client.
+    pub fn replace_operators(&self, client: &kube::Client) {
+        let mut operators = self.operators.lock();
+        operators.kill();
+        *operators = Operators::start(&self.ground, client);
     }
 
     pub fn dir(&self) -> &Path {
@@ -252,10 +247,9 @@ impl World {
 
     /// Stops everything: operators first, so that nothing is written about pods that only end because we do.
     pub async fn stop(self) {
+        self.operators.into_inner().stop().await;
         self.stop.cancel();
-        if self.operators.await.is_err() {
-            tracing::warn!("an operator did not stop in good order");
-        }
+        let _ = self.watches.await;
         self.ingress.close();
         self.management.stop().await;
         self.cloud.stop();

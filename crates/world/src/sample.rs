@@ -41,6 +41,11 @@ impl Sample {
     /// One of everything, and a balancer for the API.
     pub fn new(world: &World, landing: &Landing, name: &str, version: &str) -> Result<Sample, Error> {
         let release = world.cloud().release(version).ok_or_else(|| Error::Release(version.to_owned()))?;
+        Ok(Sample::of(landing, name, release))
+    }
+
+    /// The same with any release image.
+    pub fn of(landing: &Landing, name: &str, release: &str) -> Sample {
         let host = |what: &str| format!("{what}-{name}.{DOMAIN}");
         let at = &landing.layout;
         let cluster = json!({
@@ -81,7 +86,7 @@ impl Sample {
             secret("ssh-key", json!({"id_rsa.pub": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDemo demo"})),
             secret("sa-key", json!({"key": landing.signing_key})),
         ];
-        Ok(Sample { name: name.to_owned(), cluster, inputs })
+        Sample { name: name.to_owned(), cluster, inputs }
     }
 
     /// Its API is reached by name through the router.
@@ -102,16 +107,21 @@ impl Sample {
     }
 
     pub async fn create(&self, world: &World) -> Result<(), Error> {
+        self.create_in(&world.client()).await
+    }
+
+    /// The same in any cluster that serves the kinds.
+    pub async fn create_in(&self, client: &kube::Client) -> Result<(), Error> {
         for input in &self.inputs {
-            create(world, &kinds::SECRET, input).await?;
+            create(client, &kinds::SECRET, input).await?;
         }
-        create(world, &kinds::CLUSTER, &self.cluster).await
+        create(client, &kinds::CLUSTER, &self.cluster).await
     }
 }
 
-async fn create(world: &World, kind: &Kind, object: &Value) -> Result<(), Error> {
+async fn create(client: &kube::Client, kind: &Kind, object: &Value) -> Result<(), Error> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let (kind, api) = (kind.kind.to_string(), kind.api(&world.client(), NAMESPACE));
+    let (kind, api) = (kind.kind.to_string(), kind.api(client, NAMESPACE));
     let object = serde_json::from_value(object.clone());
     let object = object.map_err(|source| Error::Write { kind: kind.clone(), name: name.clone(), source })?;
     let made = api.create(&PostParams::default(), &object).await;

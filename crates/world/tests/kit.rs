@@ -147,6 +147,19 @@ impl Kit {
     }
 }
 
+/// A condition; null if it is not there.
+pub fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
+    let all = status["conditions"].as_array().into_iter().flatten();
+    all.into_iter().find(|c| c["type"] == kind).unwrap_or(&Value::Null)
+}
+
+/// Whether a condition is so, and its message has all these words.
+pub fn says(status: &Value, kind: &str, is: &str, words: &[&str]) -> bool {
+    let c = condition(status, kind);
+    let message = c["message"].as_str().unwrap_or_default();
+    c["status"] == is && words.iter().all(|w| message.contains(w) || c["reason"] == *w)
+}
+
 pub fn is_true(status: &Value, kind: &str) -> bool {
     let all = status["conditions"].as_array().into_iter().flatten();
     all.into_iter().any(|c| c["type"] == kind && c["status"] == "True")

@@ -1,6 +1,13 @@
 //! The world, end to end. Modules by what is shown.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::large_futures, reason = "tests")]
 
+mod battered;
+mod deletion;
+mod external;
 mod kit;
+mod lasting;
 mod life;
 mod plane;
+mod refused;
+mod remains;
+mod upgrades;

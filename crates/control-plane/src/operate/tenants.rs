@@ -8,24 +8,25 @@ use kube::core::DynamicObject;
 use parking_lot::RwLock;
 use reconcile::{Handle, View};
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The namespaces that are served; can be changed at any time.
 pub struct Tenants {
     /// Nothing: all.
     served: Option<RwLock<BTreeSet<String>>>,
-    woken: OnceLock<(Handle, Arc<View<DynamicObject>>)>,
+    /// The operator, as it is now: one that is started again takes the place of the one before.
+    woken: RwLock<Option<(Handle, Arc<View<DynamicObject>>)>>,
 }
 
 impl Tenants {
     /// Everybody, always.
     pub fn all() -> Arc<Tenants> {
-        Arc::new(Tenants { served: None, woken: OnceLock::new() })
+        Arc::new(Tenants { served: None, woken: RwLock::default() })
     }
 
     /// Nobody until admitted.
     pub fn admitted() -> Arc<Tenants> {
-        Arc::new(Tenants { served: Some(RwLock::default()), woken: OnceLock::new() })
+        Arc::new(Tenants { served: Some(RwLock::default()), woken: RwLock::default() })
     }
 
     pub fn serves(&self, namespace: &str) -> bool {
@@ -47,12 +48,11 @@ impl Tenants {
     }
 
     pub(super) fn attach(&self, handle: Handle, planes: Arc<View<DynamicObject>>) {
-        // A gate belongs to one operator; a second one would find it open all the same, and only not be woken.
-        let _ = self.woken.set((handle, planes));
+        *self.woken.write() = Some((handle, planes));
     }
 
     fn wake(&self, namespace: &str) {
-        let Some((handle, planes)) = self.woken.get() else { return };
+        let Some((handle, planes)) = self.woken.read().clone() else { return };
         for plane in planes.within(namespace) {
             handle.poke(&format!("{namespace}/{}", plane.metadata.name.as_deref().unwrap_or_default()));
         }

@@ -16,6 +16,7 @@ mod living;
 mod oidc;
 mod operators;
 mod prereqs;
+mod restart;
 mod shared;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,94 @@
+//! Both operators, as one process would run them: stopped in order, killed, and started again.
+//!
+//! They are given a client of their own, so that whoever tests can stand between them and the API, and they can be run
+//! against any cluster: nothing here knows an embedded one.
+
+use crate::Around;
+use clock::{Random, SharedClock};
+use control_plane::operate::{self, Tenants};
+use kube::Client;
+use reconcile::{Drained, Handle, Metrics, Runtime};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// What operators stand on, and what outlives them.
+#[derive(Clone)]
+pub struct Ground {
+    /// The `group/Kind`s that the management cluster serves beyond the built-in ones.
+    pub served: BTreeSet<String>,
+    pub around: Arc<Around>,
+    /// Whose control planes are served.
+    pub tenants: Arc<Tenants>,
+    pub clock: SharedClock,
+    pub random: Random,
+}
+
+/// Operators that run.
+pub struct Operators {
+    /// Of HostedClusters.
+    pub clusters: Handle,
+    /// Of control planes.
+    pub planes: Handle,
+    pub metrics: Metrics,
+    stop: CancellationToken,
+    running: Option<JoinHandle<Drained>>,
+}
+
+impl Operators {
+    pub fn start(ground: &Ground, client: &Client) -> Operators {
+        let (mut operators, runtime) = Operators::set_up(ground, client);
+        operators.running = Some(tokio::spawn(runtime.run(operators.stop.clone())));
+        operators
+    }
+
+    /// They never begin: somebody else does the work.
+    pub fn resting(ground: &Ground, client: &Client) -> Operators {
+        Operators::set_up(ground, client).0
+    }
+
+    fn set_up(ground: &Ground, client: &Client) -> (Operators, Runtime) {
+        let metrics = Metrics::default();
+        let mut runtime = Runtime::new(ground.clock.clone(), &metrics);
+        let (clusters, _) = hypershift::operate::start(
+            &mut runtime,
+            client,
+            ground.served.clone(),
+            ground.clock.clone(),
+            &ground.random,
+            ground.around.clone(),
+            &metrics,
+        );
+        let setup = operate::Setup {
+            served: ground.served.clone(),
+            clock: ground.clock.clone(),
+            random: &ground.random,
+            around: ground.around.clone(),
+            metrics: &metrics,
+            tenants: ground.tenants.clone(),
+            namespace: None,
+            only: operate::Only::default(),
+        };
+        let planes = operate::start(&mut runtime, client, setup);
+        let stop = CancellationToken::new();
+        (Operators { clusters, planes, metrics, stop, running: None }, runtime)
+    }
+
+    /// Ends what has begun, and begins nothing.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        if let Some(running) = self.running
+            && running.await.is_err()
+        {
+            tracing::warn!("an operator did not stop in good order");
+        }
+    }
+
+    /// As SIGKILL does: in the middle of whatever is done.
+    pub fn kill(&self) {
+        if let Some(running) = &self.running {
+            running.abort();
+        }
+    }
+}
