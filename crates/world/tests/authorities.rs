@@ -1,10 +1,11 @@
 //! All authorities of a cluster are replaced while somebody watches with the kubeconfig of before.
 
 use crate::kit::{DEADLINE, Kit};
-use crate::tools::{Kubectl, condition};
+use crate::tools::{Kubectl, says};
 use hypershift::kinds;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
+use kube::config::Kubeconfig;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -62,58 +63,67 @@ async fn authorities_are_replaced_under_a_running_watch() {
     let kubectl = Arc::new(kubectl);
     let (out, err) = (kit.world.dir().join("watch.out"), kit.world.dir().join("watch.err"));
     let stop = Arc::new(AtomicBool::new(false));
-    let watching = watch(kubectl.clone(), out.clone(), err.clone(), stop.clone());
+    let watching = watch(kubectl.clone(), out.clone(), err, stop.clone());
 
-    // Long enough that all of the overlap can be looked at.
+    // Long enough that the overlap can be looked at.
     let ask = json!({"metadata": {"annotations": {
         "hypershift.openshift.io/rotate-authorities": "all@november",
         "hypershift.openshift.io/rotate-authorities-overlap": "PT20S"}}});
     kit.patch("demo", ask).await;
-    let planes = kit.api(&kinds::PLANE, &plane);
-    let rotating = async |wanted: &str| {
-        let o = planes.get("demo").await.unwrap();
-        let c = condition(&o.data["status"], "CertificateAuthoritiesRotating");
-        c["status"] == wanted
-            && c["message"].as_str().is_some_and(|m| wanted == "True" || m.contains("november"))
-    };
-    wait("a rotation", || rotating("True")).await;
 
-    // As long as both are trusted, who holds the old kubeconfig works on.
-    let (mut made, mut refused, mut both) = (Vec::new(), Vec::new(), false);
-    let begun = std::time::Instant::now();
-    while !rotating("False").await {
-        assert!(begun.elapsed() < DEADLINE, "the rotation never ends\n{}", kit.story("demo").await);
+    // The overlap: both are trusted and the old one signs. Who holds the old kubeconfig works on.
+    wait("a successor", async || phase(&kit, &plane).await == Phase::Announced).await;
+    wait("both in the bundle", async || {
         let now = root(&kit, &plane).await;
-        both |= now.len() == 2 && now.is_superset(&old_root);
-        if now.is_superset(&old_root) {
-            let name = format!("note-{}", made.len());
-            let (done, text) = kubectl.run(&["create", "configmap", &name, "-n", "default"]).await;
-            if done {
-                made.push(name);
-            } else if root(&kit, &plane).await.is_superset(&old_root) {
-                refused.push(text);
-            }
+        now.len() == 2 && now.is_superset(&old_root)
+    })
+    .await;
+    // The kubeconfig that is given out from now on knows both, and is good for all that follows.
+    let ca = |config: &str| {
+        let config = Kubeconfig::from_yaml(config).unwrap();
+        config.clusters[0].cluster.as_ref().unwrap().certificate_authority_data.as_ref().unwrap().len()
+    };
+    wait("a kubeconfig with both", async || ca(&kit.kubeconfig("demo").await) > ca(&before) * 3 / 2).await;
+    let middle = Kubectl::new(&kit, "middle", &kit.kubeconfig("demo").await).unwrap();
+    let mut made = Vec::new();
+    let mut make = async |kubectl: &Kubectl, during: Phase| {
+        let name = format!("note-{}", made.len());
+        let (done, text) = kubectl.run(&["create", "configmap", &name, "-n", "default"]).await;
+        if done {
+            made.push(name);
+        } else if phase(&kit, &plane).await == during {
+            let distrusted = DISTRUST.iter().any(|w| text.contains(w));
+            assert!(!distrusted, "{during:?}: {text}");
         }
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        made.len()
+    };
+    let mut first = 0;
+    let began = std::time::Instant::now();
+    while phase(&kit, &plane).await == Phase::Announced {
+        assert!(began.elapsed() < DEADLINE, "the overlap never ends\n{}", kit.story("demo").await);
+        first = make(&kubectl, Phase::Announced).await;
     }
-    assert!(both, "old and new were trusted together");
-    assert!(!made.is_empty(), "{refused:?}");
-    let distrusted: Vec<&String> =
-        refused.iter().filter(|t| DISTRUST.iter().any(|w| t.contains(w))).collect();
-    assert!(distrusted.is_empty(), "{distrusted:?}");
+    assert!(first > 0, "nothing could be written with the old kubeconfig");
+    let mut second = first;
+    while phase(&kit, &plane).await == Phase::Promoted {
+        assert!(began.elapsed() < DEADLINE * 2, "the rotation never ends\n{}", kit.story("demo").await);
+        second = make(&middle, Phase::Promoted).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(second > first, "nothing could be written with the kubeconfig of the overlap");
 
-    // What was made was seen by the watch; it may come a moment later.
-    let seen = || std::fs::read_to_string(&out).unwrap();
-    let last = made.last().unwrap().clone();
-    let late = async || seen().contains(last.as_str());
-    if tokio::time::timeout(Duration::from_secs(30), poll(late)).await.is_err() {
-        // Its last connection may have ended with the old authority; what was said before that counts.
-        let text = seen();
-        assert!(made.iter().filter(|n| text.contains(n.as_str())).count() + 1 >= made.len(), "{text}");
-    }
+    // What was made in the overlap was seen by the watch; the last may have come as it ended.
     stop.store(true, Ordering::Relaxed);
     let begun = tokio::task::spawn_blocking(|| watching.join().unwrap()).await.unwrap();
-    eprintln!("{} objects made, the watch was begun {begun} times", made.len());
+    let seen = std::fs::read_to_string(&out).unwrap();
+    let missed: Vec<&String> = made[..first].iter().filter(|n| !seen.contains(n.as_str())).collect();
+    assert!(missed.len() <= 1, "{missed:?}");
+    eprintln!("{first} and {second} objects were made, the watch was begun {begun} times");
+    wait("the end", async || {
+        let o = kit.api(&kinds::PLANE, &plane).get("demo").await.unwrap();
+        says(&o.data["status"], "CertificateAuthoritiesRotating", "False", "november")
+    })
+    .await;
 
     // At the end the old authority is nowhere, and the new kubeconfig works.
     kit.available("demo").await;
@@ -132,18 +142,35 @@ async fn authorities_are_replaced_under_a_running_watch() {
     kit.world.stop().await;
 }
 
+/// Where the rotation of the root authority stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Steady,
+    Announced,
+    Promoted,
+}
+
+async fn phase(kit: &Kit, plane: &str) -> Phase {
+    let secret = kit.api(&kinds::SECRET, plane).get("root-ca").await.unwrap();
+    let has = |key: &str| secret.data["data"][key].as_str().is_some_and(|v| !v.is_empty());
+    match (has("next.crt"), has("previous.crt")) {
+        (true, _) => Phase::Announced,
+        (false, true) => Phase::Promoted,
+        (false, false) => Phase::Steady,
+    }
+}
+
 /// What clients are told to trust.
 async fn root(kit: &Kit, plane: &str) -> BTreeSet<String> {
     let map = kit.api(&kinds::CONFIG_MAP, plane).get("root-ca").await.unwrap();
     bundle(map.data["data"]["ca.crt"].as_str().unwrap())
 }
 
-async fn poll<F: Future<Output = bool>>(so: impl Fn() -> F) {
-    while !so().await {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-async fn wait<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
-    assert!(tokio::time::timeout(DEADLINE, poll(so)).await.is_ok(), "never: {what}");
+async fn wait(what: &str, so: impl AsyncFn() -> bool) {
+    let poll = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    assert!(tokio::time::timeout(DEADLINE, poll).await.is_ok(), "never: {what}");
 }
