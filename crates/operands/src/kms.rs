@@ -7,7 +7,8 @@
 //!
 //! An API server asks once when it starts (it draws a data key and has it encrypted) and once for each key that its data
 //! was sealed with. A plugin that is not there yet is waited for; one whose identity is refused ends with the vault's or
-//! Entra ID's words, and the API server does not become ready.
+//! Entra ID's words, and the API server serves what is not encrypted and does not become ready. It asks again every
+//! minute; a plugin whose vault does not answer is not ready and says why.
 
 use crate::azure_side::{Azure, Identity, Trouble};
 use crate::identity::{CloudConf, flag, from_env};
@@ -119,7 +120,10 @@ impl Kms for Socket {
     fn key_id(&self) -> BoxFuture<'_, Result<String, String>> {
         Box::pin(async move {
             let key = self.plugin().await?;
-            key.check().await.map_err(|t| t.text().to_owned())?;
+            let checked = key.check().await.map_err(|t| t.text().to_owned());
+            // The sidecar's status is where people look.
+            key.tell(&checked);
+            checked?;
             Ok(key.id())
         })
     }
@@ -131,9 +135,20 @@ struct Key {
     vault: String,
     name: String,
     version: String,
+    pod: ProgramContext,
+    said: Mutex<String>,
 }
 
 impl Key {
+    /// Says whether the key can be used, when that is news.
+    fn tell(&self, checked: &Result<(), String>) {
+        let text = checked.as_ref().err().cloned().unwrap_or_default();
+        if std::mem::replace(&mut *self.said.lock(), text.clone()) != text {
+            self.pod.log(if text.is_empty() { "the key can be used again" } else { &text });
+            self.pod.ready(checked.clone());
+        }
+    }
+
     fn id(&self) -> String {
         let text = format!("{}/{}/{}", self.vault, self.name, self.version);
         let sum = digest(&SHA256, text.as_bytes());
@@ -225,6 +240,8 @@ fn key(azure: &Azure, ctx: &ProgramContext) -> Result<Key, Trouble> {
         vault: need("--keyvault-name")?,
         name: need("--key-name")?,
         version: need("--key-version")?,
+        pod: ctx.clone(),
+        said: Mutex::default(),
     })
 }
 
@@ -289,7 +306,6 @@ async fn serve(
 
 /// Says whether the key can be used, by using it.
 async fn health(ctx: &ProgramContext, listener: &TcpListener, key: &Arc<Key>) {
-    let last = Arc::new(Mutex::new(String::new()));
     loop {
         let tcp = tokio::select! {
             () = ctx.stopping().cancelled() => return,
@@ -298,17 +314,16 @@ async fn health(ctx: &ProgramContext, listener: &TcpListener, key: &Arc<Key>) {
                 Err(_) => continue,
             },
         };
-        let (key, ctx, last) = (key.clone(), ctx.clone(), last.clone());
+        let key = key.clone();
         let service = hyper::service::service_fn(move |_: http::Request<hyper::body::Incoming>| {
-            let (key, ctx, last) = (key.clone(), ctx.clone(), last.clone());
+            let key = key.clone();
             async move {
-                let (code, text) = match Box::pin(key.check()).await {
+                let checked = Box::pin(key.check()).await.map_err(|t| t.text().to_owned());
+                key.tell(&checked);
+                let (code, text) = match checked {
                     Ok(()) => (200, "ok".to_owned()),
-                    Err(t) => (503, t.text().to_owned()),
+                    Err(text) => (503, text),
                 };
-                if code != 200 && std::mem::replace(&mut *last.lock(), text.clone()) != text {
-                    ctx.log(&text);
-                }
                 let mut answer = http::Response::new(Full::new(bytes::Bytes::from(text)));
                 *answer.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
                 Ok::<_, Infallible>(answer)

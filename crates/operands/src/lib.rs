@@ -33,7 +33,7 @@ mod rings;
 mod sidecar;
 mod store;
 
-pub use azure_side::Azure;
+pub use azure_side::{Azure, Identity};
 pub use identity::{Component, check};
 pub use kms::KmsSidecars;
 pub use rings::Rings;

@@ -3,10 +3,11 @@
 //! Nothing here knows an embedded world: it is given a Kubernetes client, a registry client and a way to dial.
 
 use crate::health::{Dial, Health};
+use crate::verdicts::Verdicts;
 use apis::hypershift::{HostedCluster, HostedControlPlane};
 use azure::oci::{Images, Logins};
 use clock::SharedClock;
-use control_plane::operate::Surroundings;
+use control_plane::operate::{Surroundings, Verdict};
 use control_plane::scope::{Management, Release, Scope};
 use futures::future::BoxFuture;
 use hypershift::preflight::Preflight;
@@ -40,6 +41,7 @@ pub struct Around {
     vault_reader: String,
     minor: u32,
     preflight: Option<Arc<dyn Preflight>>,
+    verdicts: Option<Verdicts>,
 }
 
 impl Around {
@@ -55,6 +57,7 @@ impl Around {
             vault_reader: String::new(),
             minor: 34,
             preflight: None,
+            verdicts: None,
         }
     }
 
@@ -67,6 +70,12 @@ impl Around {
     /// Asks Azure with this account before anything is made.
     pub fn with_preflight(mut self, client: azure::Client) -> Around {
         self.preflight = Some(Arc::new(hypershift::preflight::azure::Arm::new(client)));
+        self
+    }
+
+    /// Asks Azure as the control planes' own identities, where they have some.
+    pub(crate) fn with_verdicts(mut self, verdicts: Verdicts) -> Around {
+        self.verdicts = Some(verdicts);
         self
     }
 
@@ -185,6 +194,24 @@ impl Surroundings for Around {
 
     fn vault_reader(&self) -> String {
         self.vault_reader.clone()
+    }
+
+    fn azure<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async move {
+            match &self.verdicts {
+                Some(v) => v.azure(scope).await,
+                None => Verdict::Good,
+            }
+        })
+    }
+
+    fn kms<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Verdict> {
+        Box::pin(async move {
+            match &self.verdicts {
+                Some(v) => v.kms(scope).await,
+                None => Verdict::Good,
+            }
+        })
     }
 
     /// Pods of this world see a changed ConfigMap at once.

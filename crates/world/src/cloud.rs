@@ -112,6 +112,18 @@ impl Cloud {
         }
     }
 
+    /// What a program is told of this Azure by its environment, without who it is to it.
+    pub fn surroundings(&self) -> Vec<(&'static str, String)> {
+        const WHO: [&str; 5] = [
+            "AZURE_TENANT_ID",
+            "AZURE_CLIENT_ID",
+            "AZURE_CLIENT_SECRET",
+            "AZURE_SUBSCRIPTION_ID",
+            "AZURE_AUTH_LOCATION",
+        ];
+        self.sim.variables().into_iter().filter(|(name, _)| !WHO.contains(name)).collect()
+    }
+
     /// Credentials of the nodes' identities: there is one.
     pub fn node_identity(&self) -> impl operands::NodeIdentity {
         let timing = self.client.timing().clone();

@@ -3,7 +3,7 @@
 use crate::balancers::Balancers;
 use crate::gate::{self, ControlPlaneOperator, Gate};
 use crate::programs::Means;
-use crate::{Cloud, Options, releases};
+use crate::{Cloud, Options, backup, releases};
 use ek_engine::Engine;
 use ek_guest::Guests;
 use ek_node::{NodeSpec, Nodes, StageSet};
@@ -62,6 +62,7 @@ impl Management {
         let timing = sidecars::Timing { clock: options.clock.clone(), ..sidecars::Timing::system() };
         let operands = Operands::new(cloud.azure(), timing);
         let guests = Guests::with_kms(server.host(), operands.kms());
+        guests.fetch_with(backup::Fetch::new(cloud));
         let mut with =
             ek_node::Options { stages, seed: options.seed, ..ek_node::Options::new(dir.join("nodes")) };
         guests.register(&mut with.programs, releases::pattern);
@@ -72,6 +73,8 @@ impl Management {
         let gate = Gate::new();
         let operator = Arc::new(ControlPlaneOperator(gate.clone()));
         with.programs.register_where(OURS, gate::serves("control-plane-operator"), operator);
+        let uploads = Arc::new(backup::EtcdBackup::new(cloud));
+        with.programs.register_where(OURS, gate::serves("etcd-backup"), uploads);
         let nodes = Nodes::new(server.host(), with);
         let balancers = Arc::new(Balancers::new(nodes.clone(), server.host().random().clone()));
         let mut controllers = nodes.controllers();

@@ -56,6 +56,8 @@ pub struct Landing {
     pub layout: Layout,
     /// As in `spec.platform.azure.azureAuthenticationConfig`.
     pub authentication: Value,
+    /// Who may be given keys to encrypt data with, as in `spec.secretEncryption.kms.azure`.
+    pub kms: Value,
 }
 
 impl std::fmt::Debug for Landing {
@@ -100,7 +102,7 @@ impl Landing {
         let cluster = Cluster::new(name, &format!("{name}-x7k2p"))?;
         let (issuer, signing_key) =
             publish(azure, &subscription, &dir.join(format!("{name}-keys")), name).await?;
-        let (identities, authentication) = match flavour {
+        let (identities, authentication, kms) = match flavour {
             Flavour::Workload => workload(azure, &subscription, &cluster, &issuer).await?,
             Flavour::Managed => managed(azure, &subscription, &cluster, &issuer).await?,
         };
@@ -129,6 +131,7 @@ impl Landing {
             signing_key,
             layout: infra.layout()?,
             authentication,
+            kms,
         })
     }
 }
@@ -157,23 +160,25 @@ async fn workload(
     subscription: &ResourceId,
     cluster: &Cluster,
     issuer: &str,
-) -> Result<(Identities, Value), Error> {
+) -> Result<(Identities, Value, Value), Error> {
     let iam = Iam {
         cluster: cluster.clone(),
         subscription: subscription.clone(),
         group: format!("{}-identities", cluster.name),
         location: LOCATION.to_owned(),
         issuer: issuer.to_owned(),
-        kms: false,
+        kms: true,
         adopt: false,
     };
     let (outcome, made) = create_iam(azure, &iam, Options::default(), &quiet).await?;
     good("the identities", &outcome)?;
-    let made: WorkloadIdentities =
+    let mut made: WorkloadIdentities =
         made.ok_or(Error::Failed { what: "the identities", why: "they are not there".into() })?;
+    // It belongs to the encryption of a cluster, and not to its platform.
+    let kms = json!({"workloadIdentity": {"clientID": made.kms_client_id.take()}});
     let authentication = json!({"azureAuthenticationConfigType": "WorkloadIdentities",
         "workloadIdentities": serde_json::to_value(&made)?});
-    Ok((Identities::Workload(made), authentication))
+    Ok((Identities::Workload(made), authentication, kms))
 }
 
 async fn managed(
@@ -181,7 +186,7 @@ async fn managed(
     subscription: &ResourceId,
     cluster: &Cluster,
     issuer: &str,
-) -> Result<(Identities, Value), Error> {
+) -> Result<(Identities, Value, Value), Error> {
     let wanted = Managed {
         mark: Cluster::shared(&cluster.name)?,
         subscription: subscription.clone(),
@@ -202,5 +207,7 @@ async fn managed(
     let (control_plane, data_plane) = files;
     let authentication = json!({"azureAuthenticationConfigType": "ManagedIdentities", "managedIdentities": {
         "controlPlane": serde_json::to_value(&control_plane)?, "dataPlane": serde_json::to_value(&data_plane)?}});
-    Ok((Identities::Managed { control_plane, data_plane }, authentication))
+    // The vault has none for this alone; this one has no other use here.
+    let kms = json!({"kms": serde_json::to_value(&control_plane.control_plane_operator)?});
+    Ok((Identities::Managed { control_plane, data_plane }, authentication, kms))
 }

@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod around;
+mod backup;
 pub mod balancers;
 mod cloud;
 mod cluster;
@@ -40,6 +41,7 @@ mod payload;
 mod programs;
 pub mod releases;
 pub mod sample;
+mod verdicts;
 
 pub use around::Around;
 pub use balancers::Balancers;
@@ -162,6 +164,7 @@ impl World {
             cloud.image("zaffre"),
         );
         let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
+        let around = around.with_verdicts(verdicts::Verdicts::new(&cloud, &dir));
         let around = Arc::new(around.with_releases(releases));
         let ground = Ground {
             served,

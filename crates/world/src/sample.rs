@@ -101,6 +101,21 @@ impl Sample {
         self
     }
 
+    /// Its data is encrypted by a version of a key.
+    pub fn encrypted_by(mut self, landing: &Landing, vault: &str, key: &str, version: &str) -> Sample {
+        let mut azure = landing.kms.clone();
+        azure["activeKey"] = json!({"keyVaultName": vault, "keyName": key, "keyVersion": version});
+        let kms = json!({"provider": "Azure", "azure": azure});
+        self.cluster["spec"]["secretEncryption"] = json!({"type": "kms", "kms": kms});
+        self
+    }
+
+    /// It begins with what a snapshot holds.
+    pub fn restored_from(mut self, url: &str) -> Sample {
+        self.cluster["spec"]["etcd"]["managed"]["storage"]["restoreSnapshotURL"] = json!([url]);
+        self
+    }
+
     /// Where its control plane is.
     pub fn plane(&self) -> String {
         format!("{NAMESPACE}-{}", self.name)

@@ -136,6 +136,16 @@ impl Memo {
         (*what == of && now.duration_since(*at) < believed).then(|| verdict.clone())
     }
 
+    /// Something is wrong: who agreed a while ago is asked again.
+    pub fn doubt(&mut self, who: &str, now: Timestamp) {
+        let old = |(_, at, verdict): &(Sum, Timestamp, Verdict)| {
+            *verdict == Verdict::Good && now.duration_since(*at) >= VERDICT_AGAIN
+        };
+        if self.verdicts.get(who).is_some_and(old) {
+            self.verdicts.remove(who);
+        }
+    }
+
     pub fn asked(&mut self, who: &'static str, of: Sum, now: Timestamp, verdict: &Verdict) {
         if self.verdict(who, of, now).is_none() {
             self.verdicts.insert(who, (of, now, verdict.clone()));

@@ -243,6 +243,9 @@ impl Operator {
             }
         };
         let health = self.health(&pass, &mut memo).await;
+        if health.is_err() {
+            memo.doubt("kms", now);
+        }
         let name = self.name(&pass, &health).await;
         let account = Account { pass: Some(&pass), name, azure, kms, ..Account::of(&found, &health) };
         let rotates = self.tell(&seen, &account).await?;

@@ -137,11 +137,16 @@ pub(crate) async fn init(guests: &Guests, ctx: &ProgramContext) -> i32 {
             return 1;
         }
     };
-    let file = from.clone();
-    let restored = blocking(move || ek_store::restore(&file, &data)).await;
-    if fetched {
-        let _ = tokio::fs::remove_file(from).await;
-    }
+    let file = from;
+    let restored = blocking(move || {
+        let restored = ek_store::restore(&file, &data);
+        if fetched {
+            // What is left of it only takes room.
+            let _ = std::fs::remove_file(&file);
+        }
+        restored
+    });
+    let restored = restored.await;
     match restored {
         Ok(b) => {
             ctx.log(format!("restored: {}", shown(&b)));

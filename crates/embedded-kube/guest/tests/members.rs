@@ -177,7 +177,7 @@ impl ek_guest::Fetch for Shelf {
     ) -> futures::future::BoxFuture<'a, Result<(), String>> {
         let name = url.split('?').next().and_then(|u| u.rsplit('/').next()).unwrap_or_default();
         let from = self.0.join(name);
-        Box::pin(async move { tokio::fs::copy(from, to).await.map(drop).map_err(|e| e.to_string()) })
+        Box::pin(async move { std::fs::copy(from, to).map(drop).map_err(|e| e.to_string()) })
     }
 }
 

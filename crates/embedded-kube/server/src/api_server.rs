@@ -177,7 +177,14 @@ impl ApiServer {
 
     /// Takes on another identity and other encryption, for a guest; requests and watches under way go on.
     pub async fn reload(&self, given: Given) -> Result<(), Error> {
-        self.cluster.take_on(given).await
+        self.cluster.take_all_on(given).await?;
+        self.host.tell_of(&self.cluster).await.map_err(Error::Bootstrap)
+    }
+
+    /// Asks a KMS for the keys of a guest's objects and uses them; waits as long as its plugins do.
+    pub async fn bring_keys(&self, encryption: &crate::Encryption) -> Result<(), Error> {
+        self.cluster.bring_keys(Some(encryption)).await?;
+        self.host.tell_of(&self.cluster).await.map_err(Error::Bootstrap)
     }
 
     /// Trusts other issuers from now on.

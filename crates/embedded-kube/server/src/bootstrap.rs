@@ -58,23 +58,36 @@ impl Cluster {
         let registry = self.registry();
         let own = ek_builtin::bootstrap::objects().into_iter().filter(is_own);
         let drafts = own.filter_map(|o| finish(&registry, o, self.now(), &self.random));
-        let mut ops: Vec<Op> = drafts
+        let ops: Vec<Op> = drafts
             .map(|(table, key, draft)| Op { table, key, expect: Expect::Any, change: Change::Put(draft) })
             .collect();
-        ops.push(self.config_map(
-            "extension-apiserver-authentication",
-            json!({"client-ca-file": self.identity.ca_pem()}),
-        ));
-        // Since when the use of token Secrets is followed; a kube-controller-manager asks before it cleans up.
-        let today = self.now().to_string();
-        let since = today.split('T').next().unwrap_or_default();
-        ops.push(
-            self.config_map("kube-apiserver-legacy-service-account-token-tracking", json!({"since": since})),
-        );
         self.store.commit(Batch { cluster: self.id.clone(), ops }).await.map(|_| ())
     }
 
-    /// What others need to know of this server, where they look for it.
+    /// What others need to know of this server, where they look for it; what is there is left alone. ConfigMaps may be
+    /// encrypted, so this waits for the keys.
+    pub(crate) async fn publish_config(&self) -> Result<(), CommitError> {
+        let absent = |name: &str| {
+            self.entry(&crate::registry::table_name("", "configmaps"), "kube-system", name).is_none()
+        };
+        let mut ops = Vec::new();
+        const AUTHENTICATION: &str = "extension-apiserver-authentication";
+        if absent(AUTHENTICATION) {
+            ops.push(self.config_map(AUTHENTICATION, json!({"client-ca-file": self.identity.ca_pem()})));
+        }
+        // Since when the use of token Secrets is followed; a kube-controller-manager asks before it cleans up.
+        const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+        if absent(TRACKING) {
+            let today = self.now().to_string();
+            let since = today.split('T').next().unwrap_or_default();
+            ops.push(self.config_map(TRACKING, json!({"since": since})));
+        }
+        if ops.is_empty() {
+            return Ok(());
+        }
+        self.store.commit(Batch { cluster: self.id.clone(), ops }).await.map(|_| ())
+    }
+
     fn config_map(&self, name: &str, data: Value) -> Op {
         let obj: Value = json!({
             "kind": "ConfigMap", "apiVersion": "v1",

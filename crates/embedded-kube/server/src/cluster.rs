@@ -131,6 +131,8 @@ pub struct Cluster {
     /// Uids whose deletion is under way.
     pub(crate) deleting: Mutex<std::collections::HashSet<String>>,
     pub(crate) me: std::sync::Weak<Cluster>,
+    /// What objects are stored under; a guest's only.
+    pub(crate) keys: crate::given::Keys,
     /// Reached through doors of its own only, never by name or path through the host's.
     pub(crate) is_guest: bool,
 }
@@ -173,6 +175,7 @@ impl Cluster {
             quota_writes: tokio::sync::Mutex::new(()),
             deleting: Mutex::default(),
             me: me.clone(),
+            keys: Default::default(),
             is_guest: p.is_guest,
         })
     }

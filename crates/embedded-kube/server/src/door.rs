@@ -16,7 +16,7 @@ use crate::pipeline::{self, Peer};
 use crate::wire::info::RequestInfo;
 use crate::wire::params::Params;
 use crate::wire::respond::{self, Reply};
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use clock::SharedClock;
 use ek_meta::Status;
 use facing::Shown;
@@ -43,6 +43,8 @@ enum Behind {
 struct Inner {
     facing: Arc<ArcSwap<Facing>>,
     behind: ArcSwap<Behind>,
+    /// What is wrong with the KMS that this replica asks.
+    kms: ArcSwapOption<String>,
     clock: SharedClock,
     /// No more connections.
     stop: CancellationToken,
@@ -69,6 +71,7 @@ impl Door {
         let inner = Arc::new(Inner {
             facing: Arc::new(ArcSwap::from_pointee(facing)),
             behind: ArcSwap::from_pointee(Behind::Nothing(why.into())),
+            kms: ArcSwapOption::empty(),
             clock,
             stop: CancellationToken::new(),
             streams: CancellationToken::new(),
@@ -93,6 +96,12 @@ impl Door {
     /// Nothing is behind it any more. Watches end with the cluster they are on.
     pub fn lead_nowhere(&self, why: impl Into<String>) {
         self.inner.behind.store(Arc::new(Behind::Nothing(why.into())));
+    }
+
+    /// What is wrong with its KMS, if anything is: it serves, and is not ready. Those who restart what is not alive
+    /// are told nothing of it, because a restart would only forget the keys that are still here.
+    pub fn set_kms(&self, trouble: Option<String>) {
+        self.inner.kms.store(trouble.map(Arc::new));
     }
 
     /// Lets nobody in any more, lets requests finish, and ends watches.
@@ -189,6 +198,11 @@ async fn answer(inner: &Inner, peer: &Peer, facing: &Facing, req: Request<hyper:
         Behind::Cluster(_) => return nothing("shutdown", "the API server is stopping", &req),
         Behind::Nothing(why) => return nothing("etcd", why, &req),
     };
+    if let Some(why) = &*inner.kms.load()
+        && let Some(reply) = unready("kms-providers", why, &req)
+    {
+        return reply;
+    }
     // Streams last; counting them would leave no room for anybody.
     let info = RequestInfo::parse(
         req.method(),
@@ -217,15 +231,31 @@ async fn answer(inner: &Inner, peer: &Peer, facing: &Facing, req: Request<hyper:
 /// What is said while there is nothing to ask. Everybody may know how we are; nobody is let in.
 fn nothing<B>(check: &str, why: &str, req: &Request<B>) -> Reply {
     let path = req.uri().path().trim_matches('/');
-    let (which, one) = path.split_once('/').unwrap_or((path, ""));
+    let which = path.split_once('/').map_or(path, |(which, _)| which);
     if !matches!(which, "livez" | "readyz" | "healthz") {
         return respond::status(&Status::unavailable(format!("{check}: {why}")).retry_after(1));
     }
+    failing(check, why, req).unwrap_or_else(|| respond::text(200, "ok"))
+}
+
+/// The answer to those who ask whether we are ready, while one check fails.
+fn unready<B>(check: &str, why: &str, req: &Request<B>) -> Option<Reply> {
+    let path = req.uri().path().trim_matches('/');
+    let which = path.split_once('/').map_or(path, |(which, _)| which);
+    matches!(which, "readyz" | "healthz").then(|| failing(check, why, req)).flatten()
+}
+
+/// A failing check, unless somebody asks for others only.
+fn failing<B>(check: &str, why: &str, req: &Request<B>) -> Option<Reply> {
+    let path = req.uri().path().trim_matches('/');
+    let (which, one) = path.split_once('/').unwrap_or((path, ""));
     let params = Params::parse(req.uri().query());
     let excluded = params.all("exclude").any(|e| e == check);
-    let fine = excluded || (!one.is_empty() && one != check);
-    if fine {
-        return respond::text(200, "ok");
+    if excluded || (!one.is_empty() && one != check) {
+        return None;
     }
-    respond::text(500, format!("[+]ping ok\n[+]log ok\n[-]{check} failed: {why}\n{which} check failed\n"))
+    Some(respond::text(
+        500,
+        format!("[+]ping ok\n[+]log ok\n[-]{check} failed: {why}\n{which} check failed\n"),
+    ))
 }

@@ -18,11 +18,12 @@ use arc_swap::ArcSwap;
 use clock::{Random, SharedClock};
 use ek_auth::User;
 use ek_auth::oidc::JwtAuthenticator;
-use ek_store::{Base, ClusterId, Feed, FeedHandle, Options, Shared, Store};
+use ek_store::{Base, ClusterId, CommitError, Feed, FeedHandle, Options, Shared, Store};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
@@ -157,7 +158,7 @@ impl Host {
         feeds.push(handle.clone());
         self.0.store.feed_into(&handle);
         let guests: Vec<Arc<Cluster>> =
-            self.0.clusters.read().values().filter(|c| c.is_guest).cloned().collect();
+            self.0.clusters.read().values().filter(|c| c.is_guest && c.is_told()).cloned().collect();
         for guest in guests {
             guest.store.feed_into(&handle);
         }
@@ -212,7 +213,11 @@ impl Host {
         });
         // Known before its first write: whoever follows the feed must find it, or its first changes are lost.
         inner.clusters.write().insert(id.clone(), cluster.clone());
-        if let Err(e) = cluster.bootstrap(self.base()).await {
+        let begun = async {
+            cluster.bootstrap(self.base()).await?;
+            cluster.publish_config().await
+        };
+        if let Err(e) = begun.await {
             inner.clusters.write().remove(id);
             return Err(Error::Bootstrap(e));
         }
@@ -234,6 +239,9 @@ impl Host {
     /// Serves a cluster whose objects lie in a store of their own and whose identity is made elsewhere. Controllers
     /// hear of it from now on; clients reach it through a [`crate::Door`]. The store was opened with
     /// [`Host::guest_options`]; one that is there already takes on what it is given.
+    ///
+    /// The keys of a KMS are not waited for: until [`ApiServer::bring_keys`] has them, what is encrypted can neither be
+    /// read nor written, and controllers hear nothing of the cluster.
     pub async fn open_guest(&self, name: &str, store: &Store, given: Given) -> Result<ApiServer, Error> {
         let inner = &self.0;
         let id = ClusterId::new(name);
@@ -250,8 +258,7 @@ impl Host {
             // Its store was replaced: whoever still asks the old one is told to come back.
             self.forget_guest(&there);
         }
-        let sealer = given.sealer(store, &id).await?;
-        store.set_seal(Arc::new(sealer)).await.map_err(Error::Bootstrap)?;
+        let encryption = given.encryption.clone();
         let cluster = Cluster::new(ClusterParts {
             is_guest: true,
             id: id.clone(),
@@ -264,16 +271,37 @@ impl Host {
             pods: inner.pods.clone(),
             shutdown: inner.shutdown.child_token(),
         });
+        cluster.begin_sealed(encryption.as_ref()).await?;
         inner.clusters.write().insert(id.clone(), cluster.clone());
-        if let Err(e) = cluster.bootstrap(self.base()).await {
+        let begun = async {
+            cluster.bootstrap(self.base()).await?;
+            if cluster.has_keys() {
+                self.tell_of(&cluster).await?;
+            }
+            Ok(())
+        };
+        if let Err(e) = begun.await {
             inner.clusters.write().remove(&id);
             return Err(Error::Bootstrap(e));
         }
-        cluster.resume_deletions();
-        for feed in self.0.feeds.lock().iter() {
-            store.feed_into(feed);
-        }
         Ok(ApiServer::new(self.clone(), cluster))
+    }
+
+    /// A guest whose objects can all be read: what it says of itself is written, and controllers hear of it.
+    pub(crate) async fn tell_of(&self, cluster: &Arc<Cluster>) -> Result<(), CommitError> {
+        if cluster.is_told() {
+            return Ok(());
+        }
+        cluster.publish_config().await?;
+        let feeds = self.0.feeds.lock();
+        if cluster.keys.told.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        cluster.resume_deletions();
+        for feed in feeds.iter() {
+            cluster.store.feed_into(feed);
+        }
+        Ok(())
     }
 
     /// Stops serving a guest: its watches end, its store stays with whoever owns it.

@@ -73,7 +73,7 @@ pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;
 pub use door::{Door, Facing, FacingError, FrontProxyConfig, Served};
 pub use encryption::{
-    ConfigError as EncryptionError, EncryptionConfig, Kms, KmsPlugins, NoKms, SealError, Sealer,
+    ConfigError as EncryptionError, Encryption, EncryptionConfig, Kms, KmsPlugins, NoKms, SealError, Sealer,
 };
 pub use fetch::{Connection, connect_loopback};
 pub use given::{Given, GivenError};

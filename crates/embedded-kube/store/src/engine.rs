@@ -457,7 +457,16 @@ impl Inner {
             };
             let bytes = draft.fill(revision);
             let stored = match &seal {
-                Some(seal) if !deleted => seal.seal(&op.table, &key, &bytes).map(bytes::Bytes::from),
+                Some(seal) if !deleted => {
+                    let sealed = seal.seal(&op.table, &key, &bytes);
+                    let (table, name) = (&op.table, &key);
+                    let failed = |why| CommitError::Sealed {
+                        table: table.clone(),
+                        key: name.as_ref().to_owned(),
+                        why,
+                    };
+                    sealed.map_err(failed)?.map(bytes::Bytes::from)
+                }
                 _ => None,
             };
             let entry = Arc::new(Entry { stored, ..Entry::new(bytes, revision, draft.meta) });

@@ -144,6 +144,9 @@ pub enum CommitError {
     /// Too few members are up.
     #[error("etcdserver: no leader: {up} of {size} members are up")]
     NoQuorum { up: usize, size: usize },
+    /// The object is to be stored under a key that nobody has at present.
+    #[error("unable to transform key {key:?} of table {table}: {why}")]
+    Sealed { table: TableName, key: String, why: String },
     #[error("storage is shutting down")]
     Closed,
 }

@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 /// Turns objects into what is stored, and back. Called on the writer, so it must not wait for anything.
 pub trait Seal: Send + Sync + 'static {
-    /// What to store in place of these bytes; `None` stores them as they are. Stored forms never begin with `{`.
-    fn seal(&self, table: &TableName, key: &str, plain: &[u8]) -> Option<Vec<u8>>;
+    /// What to store in place of these bytes; `None` stores them as they are. Stored forms never begin with `{`. What
+    /// is to be sealed and cannot be, now, is an error and never stored as it is.
+    fn seal(&self, table: &TableName, key: &str, plain: &[u8]) -> Result<Option<Vec<u8>>, String>;
 
     /// The object behind what is stored, which may be the object itself; or why there is no way to it.
     fn open(&self, table: &TableName, key: &str, stored: &Bytes) -> Result<Bytes, String>;

@@ -44,6 +44,7 @@ pub const MIRRORED: &[&str] = &[
     annotation::AZURE_RESOURCE_ID,
     // Ours: which authorities are to be made anew, and what is to be backed up.
     "hypershift.openshift.io/rotate-authorities",
+    "hypershift.openshift.io/rotate-authorities-overlap",
     "hypershift.openshift.io/etcd-backup",
     // Of components that we do not read ourselves; harmless where nobody does.
     "oauth.hypershift.openshift.io/login-url-override",

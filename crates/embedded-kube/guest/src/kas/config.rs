@@ -4,7 +4,9 @@ use crate::readyz::flag;
 use crate::tls::{self, ClientFiles, FileError};
 use ek_auth::pki::{Pair, Secret};
 use ek_node::ProgramContext;
-use ek_server::{EncryptionConfig, Facing, FacingError, FrontProxyConfig, Given, KmsPlugins, Served};
+use ek_server::{
+    Encryption, EncryptionConfig, Facing, FacingError, FrontProxyConfig, Given, KmsPlugins, Served,
+};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -180,7 +182,7 @@ impl Config {
             Some(path) => {
                 let config =
                     EncryptionConfig::parse(&document(ctx, path)?).map_err(ConfigError::Encryption)?;
-                Some((config, plugins))
+                Some(Encryption { config: Arc::new(config), plugins })
             }
             None => None,
         };

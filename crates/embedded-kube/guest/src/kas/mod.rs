@@ -4,15 +4,18 @@
 //! then asks for etcd by its Service, over TLS, until it is let in. From there on it follows its files: certificates,
 //! client authorities and the authentication configuration are taken over while it runs, the encryption configuration
 //! only if it was told to. Everything else takes effect at the next start, as with the real one.
+//!
+//! Keys of a KMS are brought while it serves ([`keys`]): their plugin may need a token that is minted here.
 
 pub(crate) mod config;
+mod keys;
 
 use crate::Guests;
 use crate::group::Group;
 use crate::tls::{self, chain};
 use config::{Config, ConfigError};
 use ek_node::{Program, ProgramContext};
-use ek_server::{ApiServer, Door};
+use ek_server::{ApiServer, Door, Encryption};
 use ek_store::Store;
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -72,6 +75,9 @@ async fn serve(guests: &Guests, ctx: &ProgramContext) -> Result<(), String> {
                 return Err(why);
             }
         };
+        if served.encryption.is_some() {
+            door.set_kms(Some("its plugin has not been asked yet".to_owned()));
+        }
         door.lead_to(&served.server);
         ctx.log(format!("connected to {etcd}"));
         tokio::select! {
@@ -81,6 +87,7 @@ async fn serve(guests: &Guests, ctx: &ProgramContext) -> Result<(), String> {
                 return Ok(());
             }
             () = follow_files(guests, ctx, &config, &door, &served.server, &mut files) => {}
+            () = keys::keep(ctx, &door, &served.server, served.encryption.as_ref()) => {}
             () = replaced(&group, &store) => {
                 ctx.log(format!("{etcd} has other data now; connecting again"));
                 door.lead_nowhere(format!("connecting to {etcd} again"));
@@ -146,6 +153,8 @@ struct ServedGuest {
     guests: Guests,
     name: String,
     server: ApiServer,
+    /// If a KMS has to be asked for keys.
+    encryption: Option<Encryption>,
 }
 
 async fn serve_store(
@@ -155,6 +164,7 @@ async fn serve_store(
     store: &Store,
 ) -> Result<ServedGuest, String> {
     let given = given(guests, ctx, config).await?;
+    let encryption = given.encryption.clone().filter(Encryption::needs_kms);
     let name = Guests::name(ctx.cluster(), ctx.namespace());
     let server = guests.0.host.open_guest(&name, store, given).await.map_err(|e| chain(&e))?;
     let mut all = guests.0.served.lock();
@@ -163,7 +173,7 @@ async fn serve_store(
         _ => _ = all.insert(name.clone(), (server.clone(), 1)),
     }
     drop(all);
-    Ok(ServedGuest { guests: guests.clone(), name, server })
+    Ok(ServedGuest { guests: guests.clone(), name, server, encryption })
 }
 
 async fn given(

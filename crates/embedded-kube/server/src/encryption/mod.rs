@@ -8,6 +8,11 @@
 //!
 //! A KMS (version 2) encrypts keys, never objects: each configuration draws one key, has it encrypted once, and keeps
 //! it in memory. That is why [`Sealer::prepare`] waits and everything after it does not.
+//!
+//! A plugin may need the very API server that needs it: the token with which it asks its vault is minted there. So an
+//! API server serves before it has its keys ([`Sealer::shut`]): what is not encrypted is read and written, and whoever
+//! asks for the rest is told what is missing. Keys that somebody has once got stay usable in memory while a vault is
+//! away ([`Sealer::inherit`]).
 
 mod cipher;
 mod config;
@@ -49,6 +54,8 @@ impl KmsPlugins for NoKms {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
+    #[error("KMS provider {provider:?} is not well: {why}")]
+    Unwell { provider: String, why: String },
     #[error("no plugin answers at {endpoint} for KMS provider {provider:?}")]
     NoPlugin { provider: String, endpoint: String },
     #[error("KMS provider {provider:?} cannot encrypt: {why}")]
@@ -68,8 +75,20 @@ const NOT_IDENTITY: &str = "identity transformer tried to read encrypted data";
 
 enum Opener {
     Identity,
-    Aes { prefix: &'static str, keys: Vec<(String, Aes)> },
-    Kms { prefix: String, active: Option<(Gcm, Envelope)>, known: HashMap<Vec<u8>, Result<Gcm, String>> },
+    Aes {
+        prefix: &'static str,
+        keys: Vec<(String, Aes)>,
+    },
+    Kms {
+        prefix: String,
+        active: Option<(Arc<Gcm>, Envelope)>,
+        known: HashMap<Vec<u8>, Result<Arc<Gcm>, String>>,
+    },
+    /// A KMS that nobody has got keys of yet.
+    Shut {
+        prefix: String,
+        why: String,
+    },
 }
 
 struct Rule {
@@ -105,15 +124,52 @@ impl Sealer {
             let mut openers = Vec::new();
             for (i, p) in block.providers.iter().enumerate() {
                 openers.push(match p {
-                    Provider::Identity => Opener::Identity,
-                    Provider::AesCbc(keys) => aes(AESCBC, "aescbc", keys, Aes::cbc)?,
-                    Provider::AesGcm(keys) => aes(AESGCM, "aesgcm", keys, Aes::gcm)?,
                     Provider::Kms { name, endpoint } => kms(name, endpoint, i == 0, plugins, stored).await?,
+                    other => plain(other)?,
                 });
             }
             rules.push(Rule { resources: block.resources.clone(), openers });
         }
         Ok(Sealer { rules })
+    }
+
+    /// The configuration without the keys of any KMS, which `why` says.
+    pub fn shut(config: &EncryptionConfig, why: &str) -> Result<Sealer, SealError> {
+        let mut rules = Vec::new();
+        for block in &config.blocks {
+            let openers = block.providers.iter().map(|p| match p {
+                Provider::Kms { name, .. } => {
+                    Ok(Opener::Shut { prefix: format!("{KMS}{name}:"), why: why.to_owned() })
+                }
+                other => plain(other),
+            });
+            let openers = openers.collect::<Result<_, SealError>>()?;
+            rules.push(Rule { resources: block.resources.clone(), openers });
+        }
+        Ok(Sealer { rules })
+    }
+
+    /// Keeps what another had got from the same providers: between getting keys together and using them, others write.
+    #[must_use]
+    pub fn inherit(mut self, before: &Sealer) -> Sealer {
+        for opener in self.rules.iter_mut().flat_map(|r| &mut r.openers) {
+            let Opener::Kms { prefix, active, known } = opener else { continue };
+            for old in before.rules.iter().flat_map(|r| &r.openers) {
+                let Opener::Kms { prefix: same, active: was, known: were } = old else { continue };
+                if same != prefix {
+                    continue;
+                }
+                let used = was.iter().map(|(k, e)| (&e.sealed_key, k));
+                let read = were.iter().filter_map(|(s, k)| Some((s, k.as_ref().ok()?)));
+                for (sealed, key) in used.chain(read) {
+                    let mine = active.as_ref().is_some_and(|(_, e)| e.sealed_key == *sealed);
+                    if !mine && !matches!(known.get(sealed), Some(Ok(_))) {
+                        known.insert(sealed.clone(), Ok(key.clone()));
+                    }
+                }
+            }
+        }
+        self
     }
 
     fn openers(&self, table: &str) -> &[Opener] {
@@ -135,6 +191,23 @@ fn aes(
     Ok(Opener::Aes { prefix, keys: keys.collect::<Result<_, SealError>>()? })
 }
 
+/// A provider that needs nobody.
+fn plain(p: &Provider) -> Result<Opener, SealError> {
+    match p {
+        Provider::AesCbc(keys) => aes(AESCBC, "aescbc", keys, Aes::cbc),
+        Provider::AesGcm(keys) => aes(AESGCM, "aesgcm", keys, Aes::gcm),
+        Provider::Identity | Provider::Kms { .. } => Ok(Opener::Identity),
+    }
+}
+
+async fn connect(name: &str, endpoint: &str, plugins: &dyn KmsPlugins) -> Result<Arc<dyn Kms>, SealError> {
+    let missing = || SealError::NoPlugin { provider: name.to_owned(), endpoint: endpoint.to_owned() };
+    let plugin = plugins.connect(name, endpoint).ok_or_else(missing)?;
+    let unwell = |why| SealError::Unwell { provider: name.to_owned(), why };
+    plugin.key_id().await.map_err(unwell)?;
+    Ok(plugin)
+}
+
 async fn kms(
     name: &str,
     endpoint: &str,
@@ -143,14 +216,13 @@ async fn kms(
     stored: &[Bytes],
 ) -> Result<Opener, SealError> {
     let prefix = format!("{KMS}{name}:");
-    let missing = || SealError::NoPlugin { provider: name.to_owned(), endpoint: endpoint.to_owned() };
-    let plugin = plugins.connect(name, endpoint).ok_or_else(missing)?;
+    let plugin = connect(name, endpoint, plugins).await?;
     let active = if first {
         let secret = cipher::random::<32>();
         let failed = |why| SealError::Encrypt { provider: name.to_owned(), why };
         let (sealed, key_id) = plugin.encrypt(&secret).await.map_err(failed)?;
         let key = Gcm::new(&secret).ok_or_else(|| failed("the drawn key cannot be used".into()))?;
-        Some((key, Envelope { data: Vec::new(), key_id, sealed_key: sealed }))
+        Some((Arc::new(key), Envelope { data: Vec::new(), key_id, sealed_key: sealed }))
     } else {
         None
     };
@@ -160,7 +232,10 @@ async fn kms(
             continue;
         }
         let opened = match plugin.decrypt(&envelope.sealed_key, &envelope.key_id).await {
-            Ok(secret) => Gcm::new(&secret).ok_or_else(|| "the decrypted key cannot be used".to_owned()),
+            Ok(secret) => {
+                let made = Gcm::new(&secret).map(Arc::new);
+                made.ok_or_else(|| "the decrypted key cannot be used".to_owned())
+            }
             Err(why) => Err(format!("failed to decrypt DEK, error: {why}")),
         };
         known.insert(envelope.sealed_key, opened);
@@ -172,28 +247,59 @@ async fn kms(
     Ok(Opener::Kms { prefix, active, known })
 }
 
+/// A configuration, and who finds its plugins.
+#[derive(Clone)]
+pub struct Encryption {
+    pub config: Arc<EncryptionConfig>,
+    pub plugins: Arc<dyn KmsPlugins>,
+}
+
+impl Encryption {
+    /// Whether keys have to be asked for.
+    pub fn needs_kms(&self) -> bool {
+        self.kms().next().is_some()
+    }
+
+    fn kms(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.config.blocks.iter().flat_map(|b| &b.providers).filter_map(|p| match p {
+            Provider::Kms { name, endpoint } => Some((name.as_str(), endpoint.as_str())),
+            _ => None,
+        })
+    }
+
+    /// Whether all plugins are well.
+    pub async fn check(&self) -> Result<(), SealError> {
+        for (name, endpoint) in self.kms() {
+            connect(name, endpoint, &*self.plugins).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Where etcd would have the object; what it is sealed for, so that it cannot be put elsewhere.
 fn path(table: &str, key: &str) -> String {
     format!("/kubernetes.io/{}/{key}", table.trim_start_matches('/'))
 }
 
 impl Opener {
-    fn seal(&self, place: &str, plain: &[u8]) -> Option<Vec<u8>> {
+    fn seal(&self, place: &str, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        const FAILED: &str = "the object could not be encrypted";
         match self {
-            Opener::Identity => None,
+            Opener::Identity => Ok(None),
             Opener::Aes { prefix, keys } => {
-                let (name, key) = keys.first()?;
+                let (name, key) = keys.first().ok_or(FAILED)?;
                 let mut out = format!("{prefix}{name}:").into_bytes();
-                out.extend(key.seal(place, plain)?);
-                Some(out)
+                out.extend(key.seal(place, plain).ok_or(FAILED)?);
+                Ok(Some(out))
             }
             Opener::Kms { prefix, active, .. } => {
-                let (key, envelope) = active.as_ref()?;
-                let data = key.seal(place.as_bytes(), plain)?;
+                let (key, envelope) = active.as_ref().ok_or(FAILED)?;
+                let data = key.seal(place.as_bytes(), plain).ok_or(FAILED)?;
                 let mut out = prefix.clone().into_bytes();
                 Envelope { data, ..envelope.clone() }.encode(&mut out);
-                Some(out)
+                Ok(Some(out))
             }
+            Opener::Shut { why, .. } => Err(format!("failed to encrypt: {why}")),
         }
     }
 
@@ -229,6 +335,10 @@ impl Opener {
                 let damaged = || "the stored data was not encrypted with this key, or is damaged".to_owned();
                 Some(key.and_then(|k| k.open(place.as_bytes(), &e.data).map(Bytes::from).ok_or_else(damaged)))
             }
+            Opener::Shut { prefix, why } => {
+                let mine = stored.starts_with(prefix.as_bytes());
+                mine.then(|| Err(format!("failed to decrypt DEK, error: {why}")))
+            }
         }
     }
 
@@ -243,13 +353,14 @@ impl Opener {
                 let key_id = |e: Envelope| active.as_ref().is_some_and(|(_, mine)| mine.key_id == e.key_id);
                 stored.strip_prefix(prefix.as_bytes()).and_then(Envelope::decode).is_some_and(key_id)
             }
+            Opener::Shut { prefix, .. } => stored.starts_with(prefix.as_bytes()),
         }
     }
 }
 
 impl Seal for Sealer {
-    fn seal(&self, table: &TableName, key: &str, plain: &[u8]) -> Option<Vec<u8>> {
-        self.openers(table).first()?.seal(&path(table, key), plain)
+    fn seal(&self, table: &TableName, key: &str, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        self.openers(table).first().map_or(Ok(None), |o| o.seal(&path(table, key), plain))
     }
 
     fn open(&self, table: &TableName, key: &str, stored: &Bytes) -> Result<Bytes, String> {

@@ -28,12 +28,12 @@ async fn keys_rotate_and_lost_ones_are_named() {
     let secrets = table("/secrets");
     let old =
         sealer(json!([{"aescbc": {"keys": [{"name": "k1", "secret": key(1)}]}}, {"identity": {}}])).await;
-    let stored = Bytes::from(old.seal(&secrets, "ns/a", b"{\"secret\"}").unwrap());
+    let stored = Bytes::from(old.seal(&secrets, "ns/a", b"{\"secret\"}").unwrap().unwrap());
     assert!(stored.starts_with(b"k8s:enc:aescbc:v1:k1:"));
     assert!(!stored.windows(6).any(|w| w == b"secret"));
     assert_eq!(old.open(&secrets, "ns/a", &stored).unwrap(), "{\"secret\"}");
-    assert!(old.seal(&table("/configmaps"), "ns/a", b"{}").is_none(), "not a named resource");
-    assert!(old.seal(&table("route.openshift.io/routes"), "ns/a", b"{}").is_some());
+    assert!(old.seal(&table("/configmaps"), "ns/a", b"{}").unwrap().is_none(), "not a named resource");
+    assert!(old.seal(&table("route.openshift.io/routes"), "ns/a", b"{}").unwrap().is_some());
     // Two keys: the new one writes, the old one reads.
     let both = sealer(
         json!([{"aescbc": {"keys": [{"name": "k2", "secret": key(2)}, {"name": "k1", "secret": key(1)}]}}, {"identity": {}}]),
@@ -41,7 +41,7 @@ async fn keys_rotate_and_lost_ones_are_named() {
     .await;
     assert!(!both.is_current(&secrets, &stored));
     assert_eq!(both.open(&secrets, "ns/a", &stored).unwrap(), "{\"secret\"}");
-    let again = Bytes::from(both.seal(&secrets, "ns/a", b"{}").unwrap());
+    let again = Bytes::from(both.seal(&secrets, "ns/a", b"{}").unwrap().unwrap());
     assert!(both.is_current(&secrets, &again));
     // Without the old one.
     let new = sealer(json!([{"aescbc": {"keys": [{"name": "k2", "secret": key(2)}]}}])).await;
@@ -98,7 +98,7 @@ async fn a_kms_encrypts_keys_and_data_moves_when_its_key_does() {
     let plugins = Plugins(toy.clone());
     let providers = json!([{"kms": {"apiVersion": "v2", "name": "azure-1", "endpoint": "unix:///opt/active.socket"}}, {"identity": {}}]);
     let one = Sealer::prepare(&config(providers.clone()), &plugins, &[]).await.unwrap();
-    let stored = Bytes::from(one.seal(&secrets, "ns/a", b"{\"x\":1}").unwrap());
+    let stored = Bytes::from(one.seal(&secrets, "ns/a", b"{\"x\":1}").unwrap().unwrap());
     assert!(stored.starts_with(b"k8s:enc:kms:v2:azure-1:"));
     assert!(one.open(&secrets, "ns/b", &stored).is_err(), "sealed for another place");
     // Another process, another key: what is stored says whom to ask for the old one.
@@ -109,11 +109,28 @@ async fn a_kms_encrypts_keys_and_data_moves_when_its_key_does() {
     assert!(!two.is_current(&secrets, &stored));
     // The key is taken away.
     toy.gone.lock().push("v1".into());
-    let three = Sealer::prepare(&config(providers), &plugins, std::slice::from_ref(&stored)).await.unwrap();
+    let three =
+        Sealer::prepare(&config(providers.clone()), &plugins, std::slice::from_ref(&stored)).await.unwrap();
     assert!(three.open(&secrets, "ns/a", &stored).unwrap_err().contains("key v1 is disabled"));
+    // Who had the key keeps it for those who come after.
+    let three = three.inherit(&two);
+    assert_eq!(three.open(&secrets, "ns/a", &stored).unwrap(), "{\"x\":1}");
     let elsewhere = json!([{"kms": {"apiVersion": "v2", "name": "x", "endpoint": "unix:///other"}}]);
     let e = Sealer::prepare(&config(elsewhere), &plugins, &[]).await.unwrap_err();
     assert!(e.to_string().contains("unix:///other"));
+}
+
+#[test]
+fn without_its_keys_it_serves_the_rest_and_says_why() {
+    let kms =
+        json!([{"kms": {"apiVersion": "v2", "name": "azure-1", "endpoint": "unix:///a"}}, {"identity": {}}]);
+    let shut = Sealer::shut(&config(kms), "the vault is away").unwrap();
+    let (secrets, pods) = (table("/secrets"), table("/pods"));
+    assert!(shut.seal(&secrets, "ns/a", b"{}").unwrap_err().contains("the vault is away"));
+    assert_eq!(shut.seal(&pods, "ns/a", b"{}"), Ok(None));
+    let stored = Bytes::from_static(b"k8s:enc:kms:v2:azure-1:xyz");
+    assert!(shut.open(&secrets, "ns/a", &stored).unwrap_err().contains("the vault is away"));
+    assert_eq!(shut.open(&secrets, "ns/a", &Bytes::from_static(b"{}")).unwrap(), "{}");
 }
 
 #[test]

@@ -171,10 +171,10 @@ struct Toy {
 }
 
 impl Seal for Toy {
-    fn seal(&self, _: &TableName, _: &str, plain: &[u8]) -> Option<Vec<u8>> {
-        let mut out = vec![self.keys.bytes().next()?];
+    fn seal(&self, _: &TableName, _: &str, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let mut out = vec![self.keys.bytes().next().ok_or("the key is away")?];
         out.extend(plain.iter().map(|b| !b));
-        Some(out)
+        Ok(Some(out))
     }
 
     fn open(&self, _: &TableName, _: &str, stored: &Bytes) -> Result<Bytes, String> {
@@ -220,6 +220,15 @@ async fn sealed_objects_are_sealed_on_disk_only_and_locked_without_their_key() {
     let backup = tmp.path().join("backup");
     s.backup(&backup).unwrap();
     assert!(!fs::read(&backup).unwrap().windows(8).any(|w| w == b"u-sealed"));
+    // Nobody has a key: what is to be sealed is refused, and nothing is stored in its place.
+    s.set_seal(Arc::new(Toy { keys: "" })).await.unwrap();
+    let before = s.view(&id(), &table()).revision;
+    let e = s.commit(put("late", Expect::Absent)).await;
+    assert!(matches!(e, Err(CommitError::Sealed { ref why, .. }) if why == "the key is away"), "{e:?}");
+    assert!(
+        s.get(&id(), &table(), &object_key("ns", "late")).is_none()
+            && s.view(&id(), &table()).revision == before
+    );
     // Taken away again while it runs.
     s.set_seal(Arc::new(Toy { keys: "b" })).await.unwrap();
     assert!(entry(&s, "sealed").locked().is_some());
