@@ -73,6 +73,7 @@ async fn serve(guests: &Guests, ctx: &ProgramContext) -> Result<(), String> {
             }
         };
         door.lead_to(&served.server);
+        ctx.stir();
         ctx.log(format!("connected to {etcd}"));
         tokio::select! {
             () = ctx.stopping().cancelled() => {
@@ -100,6 +101,7 @@ async fn find_etcd(
 ) -> (Arc<Group>, Store) {
     let mut said = String::new();
     let mut wait = Duration::from_millis(50);
+    let mut endpoints = ctx.endpoints();
     loop {
         match ask_etcd(guests, ctx, config).await {
             Ok(found) => return found,
@@ -111,8 +113,10 @@ async fn find_etcd(
                 }
             }
         }
-        // As a client with backoff does: nothing tells it when a Service has endpoints.
-        tokio::time::sleep(wait).await;
+        tokio::select! {
+            Ok(()) = endpoints.changed() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
         wait = (wait * 2).min(Duration::from_secs(2));
     }
 }
@@ -163,6 +167,7 @@ async fn serve_store(
         _ => _ = all.insert(name.clone(), (server.clone(), 1)),
     }
     drop(all);
+    guests.0.changed.send_modify(|n| *n += 1);
     Ok(ServedGuest { guests: guests.clone(), name, server })
 }
 
