@@ -77,6 +77,7 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         releases: Default::default(),
         verdicts: Default::default(),
         groups: Default::default(),
+        memos: Default::default(),
     });
     let views = &operator.views;
     let handle = runtime.controller(operator.clone(), options);
