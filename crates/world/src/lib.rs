@@ -29,6 +29,7 @@ pub mod balancers;
 mod cloud;
 mod cluster;
 mod dial;
+pub mod files;
 mod gate;
 pub mod health;
 pub mod ingress;
@@ -128,6 +129,7 @@ pub struct World {
 
 impl World {
     pub async fn start(options: Options) -> Result<World, Error> {
+        files::raise_limit();
         let (dir, scratch) = place(&options)?;
         let stages = match options.pace {
             Pace::Instant => StageSet::instant(),
