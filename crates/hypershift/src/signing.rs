@@ -1,10 +1,14 @@
 //! The key that signs service-account tokens: read from what the user gave, or made.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::KeyPair as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -33,8 +37,29 @@ fn public(pair: &KeyPair) -> Result<String, Error> {
     Ok(pem("PUBLIC KEY", der.as_ref()))
 }
 
+/// Public halves by the SHA-256 of their private ones: a key is checked thoroughly when it is read, which takes
+/// milliseconds, and each pass over a cluster asks twice. Keys that are bad are looked at again.
+static KNOWN: LazyLock<Mutex<HashMap<[u8; 32], Arc<str>>>> = LazyLock::new(Mutex::default);
+/// As many are kept; more clusters than that read some keys again.
+const KEPT: usize = 4096;
+
 /// The public half of a private key, both PEM.
 pub fn public_of(private: &[u8]) -> Result<String, Error> {
+    let mut sum = [0; 32];
+    sum.copy_from_slice(digest(&SHA256, private).as_ref());
+    if let Some(known) = KNOWN.lock().get(&sum) {
+        return Ok(known.to_string());
+    }
+    let public = read(private)?;
+    let mut known = KNOWN.lock();
+    if known.len() >= KEPT {
+        known.clear();
+    }
+    known.insert(sum, public.as_str().into());
+    Ok(public)
+}
+
+fn read(private: &[u8]) -> Result<String, Error> {
     let text = std::str::from_utf8(private).map_err(|_| Error::Pem)?;
     let pair = if let Some(der) = block(text, "RSA PRIVATE KEY") {
         KeyPair::from_der(&der)
@@ -60,7 +85,9 @@ mod tests {
     #[test]
     fn what_is_made_can_be_read() {
         let (private, public) = generate().unwrap();
-        assert_eq!(public_of(private.as_bytes()).unwrap(), public);
+        for _ in 0..2 {
+            assert_eq!(public_of(private.as_bytes()).unwrap(), public);
+        }
         assert!(matches!(public_of(b"ssh-rsa AAAA"), Err(Error::Pem)));
         let broken = private.replacen('M', "N", 3);
         assert!(public_of(broken.as_bytes()).is_err());

@@ -41,7 +41,17 @@ impl Place for PodPlace {
         self.ctx.log(line);
     }
 
+    fn moved(&self) -> BoxFuture<'static, ()> {
+        let mut endpoints = self.ctx.endpoints();
+        Box::pin(async move {
+            if endpoints.changed().await.is_err() {
+                std::future::pending().await
+            }
+        })
+    }
+
     fn replaced(&self, _: &str) {
+        self.ctx.stir();
         if let Some(rings) = &self.rings {
             rings.ring(self.ctx.cluster(), self.ctx.namespace(), self.ctx.pod());
         }

@@ -22,6 +22,11 @@ pub trait Place: Send + Sync + 'static {
     /// Writes a line to the log.
     fn say(&self, line: &str);
 
+    /// Done when names may lead elsewhere than they did when this was called. On a machine nobody says.
+    fn moved(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Told after a file was replaced; on a machine whoever cares looks for itself.
     fn replaced(&self, _path: &str) {}
 }

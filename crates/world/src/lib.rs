@@ -30,6 +30,7 @@ pub mod balancers;
 mod cloud;
 mod cluster;
 mod dial;
+pub mod files;
 mod gate;
 pub mod health;
 pub mod ingress;
@@ -135,6 +136,7 @@ pub struct World {
 
 impl World {
     pub async fn start(options: Options) -> Result<World, Error> {
+        files::raise_limit();
         let (dir, scratch) = place(&options)?;
         let stages = match options.pace {
             Pace::Instant => StageSet::instant(),

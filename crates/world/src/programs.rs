@@ -63,6 +63,7 @@ impl Program for KasBootstrap {
             let Some(path) = path else { return failed(&ctx, &"KUBECONFIG is not set") };
             let mut said = String::new();
             let mut wait = Duration::from_millis(50);
+            let mut stirred = ctx.stirred();
             loop {
                 let why = match dial::client(&ctx, &path).await {
                     Ok(admin) => match guest_config::bootstrap(&admin, &random).await {
@@ -77,6 +78,7 @@ impl Program for KasBootstrap {
                 }
                 tokio::select! {
                     () = ctx.stopping().cancelled() => return 0,
+                    Ok(()) = stirred.changed() => {}
                     () = tokio::time::sleep(wait) => {}
                 }
                 wait = (wait * 2).min(Duration::from_secs(2));

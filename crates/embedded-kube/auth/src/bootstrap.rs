@@ -417,7 +417,9 @@ fn system() -> Vec<Value> {
 mod tests {
     use super::*;
     use crate::User;
-    use crate::rbac::{Attributes, Authorizer};
+    use crate::rbac::{Attributes, Authorizer, Everywhere, Roles, rules_of};
+    use ek_meta::object;
+    use std::sync::Arc;
 
     #[test]
     fn aggregation_is_complete_from_the_start() {
@@ -427,7 +429,9 @@ mod tests {
         for role in ["admin", "edit", "view"] {
             bindings.push(bind(role, role, &[("User", role)]));
         }
-        let a = Authorizer::build(&of("Role"), &of("ClusterRole"), &[], &bindings);
+        let roles =
+            of("ClusterRole").iter().map(|r| (object::name(r).to_owned(), Arc::new(rules_of(r)))).collect();
+        let a = Authorizer::build(Arc::new(Everywhere::build(roles, &bindings)), "", Roles::default(), &[]);
         let may = |user: &str, verb: &str, group: &str, resource: &str| {
             let at = Attributes { verb, group, resource, namespace: "x", ..Attributes::default() };
             a.authorize(&User::new(user, &[]), &at).allowed

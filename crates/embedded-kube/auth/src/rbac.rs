@@ -1,7 +1,7 @@
 //! Role-based access control: an index from subjects to rules.
 //!
-//! Built from the four RBAC tables at once and immutable afterwards; a change builds a new one. A question
-//! touches only the bindings of the asking user and groups.
+//! What holds everywhere is one part, each namespace has one of its own: a change builds only the part it is in, and
+//! what is built is immutable. A question touches only the bindings of the asking user and groups.
 
 use crate::{MASTERS, User};
 use ek_meta::object::{name, namespace};
@@ -122,13 +122,49 @@ impl Grants {
     }
 }
 
-/// Answers who may do what.
+/// Rules by the name of their role.
+pub type Roles = HashMap<String, Arc<Vec<Rule>>>;
+
+/// What holds everywhere: cluster roles, and who has them everywhere.
+#[derive(Default)]
+pub struct Everywhere {
+    grants: Grants,
+    roles: Roles,
+}
+
+impl Everywhere {
+    pub fn build(roles: Roles, bindings: &[Value]) -> Everywhere {
+        let mut all = Everywhere { grants: Grants::default(), roles };
+        for b in bindings {
+            if let Some(rules) = all.role(&b["roleRef"]) {
+                all.grants.add(b, &grant(b, "ClusterRoleBinding", "", rules));
+            }
+        }
+        all
+    }
+
+    fn role(&self, role_ref: &Value) -> Option<Arc<Vec<Rule>>> {
+        let named = role_ref["kind"] == "ClusterRole";
+        self.roles.get(role_ref["name"].as_str().filter(|_| named)?).cloned()
+    }
+}
+
+/// Answers who may do what in one namespace, or in none.
 #[derive(Default)]
 pub struct Authorizer {
-    cluster: Grants,
-    namespaces: HashMap<String, Grants>,
-    cluster_roles: HashMap<String, Arc<Vec<Rule>>>,
-    roles: HashMap<(String, String), Arc<Vec<Rule>>>,
+    everywhere: Arc<Everywhere>,
+    namespace: String,
+    grants: Grants,
+    roles: Roles,
+}
+
+/// A binding, with the rules of the role it names.
+fn grant(binding: &Value, kind: &str, ns: &str, rules: Arc<Vec<Rule>>) -> Arc<Grant> {
+    let (role_kind, role) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
+    let place = if ns.is_empty() { name(binding).to_owned() } else { format!("{}/{ns}", name(binding)) };
+    let text =
+        format!("RBAC: allowed by {kind} {place:?} of {} {}", role_kind.as_str().unwrap_or_default(), role);
+    Arc::new(Grant { text, rules })
 }
 
 /// The rules of a role; rules that do not parse grant nothing.
@@ -138,65 +174,43 @@ pub fn rules_of(role: &Value) -> Vec<Rule> {
 }
 
 impl Authorizer {
+    /// For one namespace, by the roles and bindings in it. Without a name it answers for what is in none.
     pub fn build(
-        roles: &[Value],
-        cluster_roles: &[Value],
+        everywhere: Arc<Everywhere>,
+        namespace: &str,
+        roles: Roles,
         bindings: &[Value],
-        cluster_bindings: &[Value],
     ) -> Authorizer {
-        let mut a = Authorizer {
-            cluster_roles: cluster_roles
-                .iter()
-                .map(|r| (name(r).to_owned(), Arc::new(rules_of(r))))
-                .collect(),
-            roles: (roles.iter())
-                .map(|r| ((namespace(r).to_owned(), name(r).to_owned()), Arc::new(rules_of(r))))
-                .collect(),
-            ..Authorizer::default()
-        };
-        for b in cluster_bindings {
-            if let Some(g) = a.grant(b, "ClusterRoleBinding", "") {
-                a.cluster.add(b, &g);
-            }
-        }
+        let mut a =
+            Authorizer { everywhere, namespace: namespace.to_owned(), grants: Grants::default(), roles };
         for b in bindings {
-            let ns = namespace(b);
-            if let Some(g) = a.grant(b, "RoleBinding", ns) {
-                a.namespaces.entry(ns.to_owned()).or_default().add(b, &g);
+            if let Some(rules) = a.role_rules(&b["roleRef"]) {
+                a.grants.add(b, &grant(b, "RoleBinding", namespace, rules));
             }
         }
         a
     }
 
-    fn grant(&self, binding: &Value, kind: &str, ns: &str) -> Option<Arc<Grant>> {
-        let rules = self.role_rules(&binding["roleRef"], ns)?;
-        let (role_kind, role) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
-        let place = if ns.is_empty() { name(binding).to_owned() } else { format!("{}/{ns}", name(binding)) };
-        let text = format!(
-            "RBAC: allowed by {kind} {place:?} of {} {}",
-            role_kind.as_str().unwrap_or_default(),
-            role
-        );
-        Some(Arc::new(Grant { text, rules }))
+    /// The rules behind a roleRef, if the role exists.
+    pub fn role_rules(&self, role_ref: &Value) -> Option<Arc<Vec<Rule>>> {
+        match role_ref["kind"].as_str()? {
+            "Role" => self.roles.get(role_ref["name"].as_str()?).cloned(),
+            _ => self.everywhere.role(role_ref),
+        }
     }
 
-    /// The rules behind a roleRef, if the role exists.
-    pub fn role_rules(&self, role_ref: &Value, ns: &str) -> Option<Arc<Vec<Rule>>> {
-        let role = role_ref["name"].as_str()?;
-        match role_ref["kind"].as_str()? {
-            "ClusterRole" => self.cluster_roles.get(role).cloned(),
-            "Role" => self.roles.get(&(ns.to_owned(), role.to_owned())).cloned(),
-            _ => None,
-        }
+    /// What is granted in a namespace, if it is ours.
+    fn local(&self, namespace: &str) -> Option<&Grants> {
+        (!namespace.is_empty() && self.namespace == namespace).then_some(&self.grants)
     }
 
     pub fn authorize(&self, user: &User, a: &Attributes<'_>) -> Decision {
         if user.in_group(MASTERS) {
             return Decision { allowed: true, reason: String::new() };
         }
-        let local = self.namespaces.get(a.namespace).filter(|_| !a.namespace.is_empty() && a.path.is_none());
+        let local = self.local(a.namespace).filter(|_| a.path.is_none());
         let local = local.into_iter().flat_map(|g| g.with_subject(user));
-        for (g, group) in self.cluster.with_subject(user).chain(local) {
+        for (g, group) in self.everywhere.grants.with_subject(user).chain(local) {
             if g.rules.iter().any(|r| r.allows(a)) {
                 let who = group.map_or_else(|| user_text(user), |group| format!("Group {group:?}"));
                 return Decision { allowed: true, reason: format!("{} to {who}", g.text) };
@@ -214,8 +228,8 @@ impl Authorizer {
                 Rule { verbs: all(), non_resource_urls: all(), ..Rule::default() },
             ];
         }
-        let local = self.namespaces.get(ns).filter(|_| !ns.is_empty());
-        let grants = self.cluster.of(user).chain(local.into_iter().flat_map(|g| g.of(user)));
+        let local = self.local(ns);
+        let grants = self.everywhere.grants.of(user).chain(local.into_iter().flat_map(|g| g.of(user)));
         grants.flat_map(|g| g.rules.iter().cloned()).collect()
     }
 }
@@ -321,7 +335,9 @@ mod tests {
         ];
         let cluster = [json!({"metadata": {"name": "cb"}, "roleRef": {"kind": "ClusterRole", "name": "c"},
             "subjects": [{"kind": "Group", "name": "g"}]})];
-        Authorizer::build(&roles, &cluster_roles, &bindings, &cluster)
+        let named = |all: &[Value]| all.iter().map(|r| (name(r).to_owned(), Arc::new(rules_of(r)))).collect();
+        let everywhere = Arc::new(Everywhere::build(named(&cluster_roles), &cluster));
+        Authorizer::build(everywhere, "a", named(&roles), &bindings)
     }
 
     fn ask<'a>(verb: &'a str, ns: &'a str, group: &'a str, resource: &'a str) -> Attributes<'a> {

@@ -109,6 +109,10 @@ impl Amounts {
     pub fn add(&mut self, o: &Amounts) {
         self.combine(o, i64::saturating_add);
     }
+
+    pub fn take(&mut self, o: &Amounts) {
+        self.combine(o, i64::saturating_sub);
+    }
 }
 
 /// What a pod needs reserved: its containers together, or the greediest step of its start.

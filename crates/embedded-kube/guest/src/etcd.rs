@@ -131,6 +131,7 @@ async fn take_part(
         () = ctx.stopping().cancelled() => return Ok(()),
         m = group.enter(dir, |why| told.log(format!("waiting: {why}"))) => m.map_err(|e| failed(ctx, &e))?,
     };
+    ctx.stir();
     ctx.log(format!("{name}: ready to serve client requests, one of {}", group.size()));
     ctx.stopping().cancelled().await;
     ctx.log("stopping");

@@ -8,7 +8,6 @@ use ek_auth::pki::{Authority, Pair, Secret};
 use ek_node::{Program, ProgramContext};
 use ek_server::ApiServer;
 use futures::future::BoxFuture;
-use std::time::Duration;
 
 pub(crate) struct KubeControllerManager(pub(crate) Guests);
 
@@ -23,6 +22,7 @@ impl Program for KubeControllerManager {
                 }
             });
             let mut files = ctx.files();
+            let mut served = guests.0.changed.subscribe();
             let mut given: Option<ApiServer> = None;
             let mut said = String::new();
             loop {
@@ -50,7 +50,7 @@ impl Program for KubeControllerManager {
                 tokio::select! {
                     () = ctx.stopping().cancelled() => break,
                     Ok(()) = files.changed() => {}
-                    () = tokio::time::sleep(Duration::from_secs(if given.is_some() { 15 } else { 1 })) => {}
+                    Ok(()) = served.changed() => {}
                 }
             }
             if let Some(server) = given {

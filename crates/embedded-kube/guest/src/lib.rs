@@ -66,6 +66,8 @@ struct Inner {
     groups: Groups,
     /// Guests that are served, and by how many API servers.
     served: Mutex<HashMap<String, (ApiServer, usize)>>,
+    /// Counts how often one was added to these.
+    changed: tokio::sync::watch::Sender<u64>,
     kms: Arc<dyn KmsFinder>,
     fetch: OnceLock<Arc<dyn Fetch>>,
 }
@@ -99,6 +101,7 @@ impl Guests {
             host: host.clone(),
             groups: Groups::new(host),
             served: Mutex::default(),
+            changed: tokio::sync::watch::Sender::new(0),
             kms: Arc::new(kms),
             fetch: OnceLock::new(),
         }))

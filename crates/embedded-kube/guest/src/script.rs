@@ -113,6 +113,7 @@ async fn ask(address: SocketAddr, url: &http::Uri) -> Result<u16, String> {
 async fn wait_for_etcd(ctx: &ProgramContext) -> i32 {
     let host = format!("etcd-client.{}.svc", ctx.namespace());
     let mut waited = false;
+    let mut endpoints = ctx.endpoints();
     loop {
         if ctx.resolve(&host, crate::etcd::PORT).is_some() {
             ctx.log(format!("{host} is there"));
@@ -121,10 +122,11 @@ async fn wait_for_etcd(ctx: &ProgramContext) -> i32 {
         if !std::mem::replace(&mut waited, true) {
             ctx.log(format!("waiting for {host} to resolve"));
         }
-        // As the real script does; nothing tells a container of the readiness of others.
+        // Who is ready may listen a moment later.
         tokio::select! {
             () = ctx.stopping().cancelled() => return 143,
-            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+            Ok(()) = endpoints.changed() => {}
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
 }

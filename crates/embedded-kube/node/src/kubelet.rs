@@ -45,7 +45,7 @@ impl Controller for Kubelet {
     }
 
     fn watches(&self) -> &'static [&'static str] {
-        &["/pods", "/secrets", "/configmaps", "/persistentvolumeclaims"]
+        &["/pods", "/secrets", "/configmaps", "/persistentvolumeclaims", "discovery.k8s.io/endpointslices"]
     }
 
     fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
@@ -62,6 +62,7 @@ impl Controller for Kubelet {
                     inner.runtime.remove_claims(&delta.cluster, Some(&gone.meta.uid));
                 }
             }
+            "discovery.k8s.io/endpointslices" => inner.runtime.moved(&delta.cluster, split(&delta.key).0),
             table => {
                 for key in inner.runtime.readers(&delta.cluster, table, &delta.key) {
                     keys.push(key);
@@ -88,7 +89,7 @@ impl Kubelet {
     async fn sync(&self, access: &Access, key: &str) -> Result<Outcome, Status> {
         let Some(inner) = &self.0.upgrade() else { return Ok(Outcome::Done) };
         let (ns, name) = split(key);
-        let Some(pod) = access.get(&tables::PODS, ns, name) else {
+        let Some(pod) = access.look(&tables::PODS, ns, name) else {
             inner.forget_pod(access.id(), key);
             return Ok(Outcome::Done);
         };

@@ -151,6 +151,8 @@ pub(crate) struct ContextParts {
     pub clock: clock::SharedClock,
     /// Counts how often files of the pod have changed.
     pub files: watch::Receiver<u64>,
+    /// Shared by the containers of a pod.
+    pub stir: watch::Sender<u64>,
 }
 
 /// What a program is given; cheap to clone.
@@ -227,11 +229,13 @@ impl ProgramContext {
         if let Some(p) = self.0.ports.lock().get_mut(&port)
             && let Some(bound) = p.listener.take()
         {
+            self.stir();
             return Ok(bound);
         }
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = bound.local_addr()?;
         self.0.ports.lock().insert(port, Port { address, listener: None });
+        self.stir();
         Ok(bound)
     }
 
@@ -244,6 +248,25 @@ impl ProgramContext {
     /// Sees whenever files from Secrets, ConfigMaps and the like have been replaced.
     pub fn files(&self) -> watch::Receiver<u64> {
         self.0.files.clone()
+    }
+
+    /// Says that something in the pod may be as others of it, or its probes, wait for: who waits looks now.
+    pub fn stir(&self) {
+        self.0.stir.send_modify(|n| *n += 1);
+    }
+
+    /// Sees whenever something in the pod [stirs](Self::stir).
+    pub fn stirred(&self) -> watch::Receiver<u64> {
+        self.0.stir.subscribe()
+    }
+
+    /// Sees whenever endpoints of Services in the pod's namespace change: what [`Self::resolve`] says may be another
+    /// thing then.
+    pub fn endpoints(&self) -> watch::Receiver<u64> {
+        match self.0.nodes.upgrade() {
+            Some(nodes) => nodes.runtime.endpoints(&self.0.cluster, &self.0.namespace),
+            None => watch::Sender::new(0).subscribe(),
+        }
     }
 
     /// Says whether the container is ready, for programs that [tell](Program::tells_when_ready). Why it is not becomes

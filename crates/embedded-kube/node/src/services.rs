@@ -4,7 +4,7 @@ use crate::run::probe::port_number;
 use crate::run::{self, labels};
 use crate::{Inner, Nodes, tables};
 use ek_engine::ClusterId;
-use ek_server::{Access, ServiceResolver, parse};
+use ek_server::{Access, ServiceResolver, shared};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) fn resolve(
     port: u16,
 ) -> Option<SocketAddr> {
     let access = inner.host.access(cluster, "kube-proxy")?;
-    let service = access.get(&tables::SERVICES, ns, name)?;
+    let service = access.look(&tables::SERVICES, ns, name)?;
     let ports = service["spec"]["ports"].as_array()?;
     let spec = ports.iter().find(|p| p["port"].as_u64() == Some(u64::from(port)))?;
     let mut pods = from_slices(&access, ns, name);
@@ -54,13 +54,13 @@ pub(crate) fn named(inner: &Arc<Inner>, cluster: &ClusterId, address: &str) -> O
 }
 
 /// Ready pods as the endpoint controller knows them.
-fn from_slices(access: &Access, ns: &str, service: &str) -> Vec<Value> {
+fn from_slices(access: &Access, ns: &str, service: &str) -> Vec<Arc<Value>> {
     let mut pods = Vec::new();
     for (_, entry) in access.in_namespace(&tables::SLICES, ns) {
         if entry.meta.label("kubernetes.io/service-name") != Some(service) {
             continue;
         }
-        let Some(slice) = parse(&entry) else { continue };
+        let Some(slice) = shared(&entry) else { continue };
         for e in slice["endpoints"].as_array().into_iter().flatten() {
             let ready = e["conditions"]["ready"].as_bool().unwrap_or(true);
             if let (true, Some("Pod"), Some(name)) =
@@ -74,12 +74,12 @@ fn from_slices(access: &Access, ns: &str, service: &str) -> Vec<Value> {
 }
 
 /// Ready pods by the Service's own selector, for clusters without an endpoint controller.
-fn from_selector(access: &Access, ns: &str, selector: &Value) -> Vec<Value> {
+fn from_selector(access: &Access, ns: &str, selector: &Value) -> Vec<Arc<Value>> {
     let Some(selector) = selector.as_object().filter(|s| !s.is_empty()) else { return Vec::new() };
     let fits = |e: &ek_store::Entry| selector.iter().all(|(k, v)| e.meta.label(k) == v.as_str());
     let all = access.in_namespace(&tables::PODS, ns).into_iter();
-    let mut pods: Vec<Value> =
-        all.filter(|(_, e)| fits(e) && !e.meta.deleting).filter_map(|(_, e)| parse(&e)).collect();
+    let mut pods: Vec<Arc<Value>> =
+        all.filter(|(_, e)| fits(e) && !e.meta.deleting).filter_map(|(_, e)| shared(&e)).collect();
     pods.retain(|p| {
         let conditions = p["status"]["conditions"].as_array().into_iter().flatten();
         let ready = conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");

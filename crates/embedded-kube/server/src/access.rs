@@ -13,9 +13,10 @@ use ek_auth::User;
 use ek_meta::{Status, object};
 use ek_store::{ClusterId, Entry, TableName, View};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// How a deletion is to go.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,7 +89,7 @@ impl Access {
             name: "",
             path: None,
         };
-        self.cluster.authorizer().authorize(user, &attributes).allowed
+        self.cluster.authorizer("").authorize(user, &attributes).allowed
     }
 
     /// A kube client of this cluster in this process, for programs that speak the ordinary API.
@@ -107,6 +108,11 @@ impl Access {
     /// The stored object, in its storage version.
     pub fn get(&self, table: &TableName, namespace: &str, name: &str) -> Option<Value> {
         self.cluster.object(table, namespace, name)
+    }
+
+    /// The same for those who only read, and often.
+    pub fn look(&self, table: &TableName, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        shared(&self.entry(table, namespace, name)?)
     }
 
     /// Entries of one namespace, in the order of their names. Filter by [`ek_store::Meta`] before parsing.
@@ -185,16 +191,11 @@ impl Access {
         change: impl Fn(&mut Value) -> bool + Sync,
     ) -> Result<Option<Arc<Entry>>, Status> {
         let call = self.call(table, "update", namespace, name, subresource)?;
-        let mut probe = self.get(table, namespace, name).ok_or_else(|| call.res.not_found(name))?;
-        if !change(&mut probe) {
-            return Ok(None);
-        }
         let transform = |old: &Value| {
             let mut new = old.clone();
-            change(&mut new);
-            Ok(Next { object: new, applied: false })
+            change(&mut new).then_some(Next { object: new, applied: false })
         };
-        Box::pin(verbs::update_object(&call, &transform, &self.options())).await.map(Some)
+        Box::pin(verbs::change_object(&call, &transform, &self.options())).await
     }
 
     /// Deletes; an object that is already gone is fine.
@@ -234,4 +235,29 @@ impl Access {
 /// An entry's object.
 pub fn parse(entry: &Entry) -> Option<Value> {
     serde_json::from_slice(&entry.bytes).ok()
+}
+
+/// How many objects are remembered in parsed form, by all controllers of the process together: those that change just
+/// now, which several controllers look at several times before they change again.
+const REMEMBERED: usize = 512;
+
+type Parsed = Mutex<Option<(Arc<Entry>, Arc<Value>)>>;
+
+static PARSED: LazyLock<Box<[Parsed]>> =
+    LazyLock::new(|| (0..REMEMBERED).map(|_| Parsed::default()).collect());
+
+/// An entry's object; the same one for all who ask soon enough.
+pub fn shared(entry: &Arc<Entry>) -> Option<Arc<Value>> {
+    // Entries are found by where they are. One that is remembered is held, so nothing else can be there.
+    let at = Arc::as_ptr(entry) as usize / align_of::<Entry>();
+    let place = &PARSED[(at ^ (at >> 9)) % REMEMBERED];
+    if let Some((known, value)) = &*place.lock()
+        && Arc::ptr_eq(known, entry)
+    {
+        return Some(value.clone());
+    }
+    let value: Arc<Value> = Arc::new(serde_json::from_slice(&entry.bytes).ok()?);
+    let before = place.lock().replace((entry.clone(), value.clone()));
+    drop(before);
+    Some(value)
 }

@@ -117,7 +117,7 @@ pub struct Cluster {
     /// Ends watches and background work.
     pub shutdown: CancellationToken,
     served: Derived<Served>,
-    authorizer: Derived<Authorizer>,
+    authorizer: crate::authorizers::Authorizers,
     pub(crate) policies: Derived<crate::admission::policy::Policies>,
     pub(crate) hooks: Derived<crate::admission::Configured>,
     pub(crate) openapi: crate::openapi::Cache,
@@ -165,7 +165,7 @@ impl Cluster {
             pods: p.pods,
             shutdown: p.shutdown,
             served: Derived::default(),
-            authorizer: Derived::default(),
+            authorizer: Default::default(),
             policies: Derived::default(),
             hooks: Derived::default(),
             openapi: Default::default(),
@@ -227,16 +227,9 @@ impl Cluster {
         Arc::new(Served { registry: Registry::new(custom, view.revision), compiled })
     }
 
-    pub fn authorizer(&self) -> Arc<Authorizer> {
-        let sources: [&TableName; 4] =
-            [&tables::ROLES, &tables::CLUSTER_ROLES, &tables::ROLE_BINDINGS, &tables::CLUSTER_ROLE_BINDINGS];
-        self.authorizer.get(
-            || self.revisions(sources),
-            |_| {
-                let [roles, cluster_roles, bindings, cluster_bindings] = sources.map(|t| self.objects(t));
-                Authorizer::build(&roles, &cluster_roles, &bindings, &cluster_bindings)
-            },
-        )
+    /// Who may do what in a namespace, or in none.
+    pub fn authorizer(&self, namespace: &str) -> Arc<Authorizer> {
+        self.authorizer.of(self, namespace)
     }
 
     /// All objects of a table, parsed.

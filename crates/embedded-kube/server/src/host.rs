@@ -230,10 +230,11 @@ impl Host {
         self.0.base.get_or_init(|| Arc::new(bootstrap::base(self.0.clock.now(), &self.0.random)))
     }
 
-    /// How the store of a guest is opened, so that it is small and shares what it can with the others.
+    /// How the store of a guest is opened, so that it is small and shares what it can with the others. Where the host
+    /// itself is forgotten with its process, a guest need not survive the machine.
     pub fn guest_options(&self, name: &str) -> Options {
         let small = Options::small(self.0.clock.clone(), ClusterId::new(name));
-        Options { shared: self.0.shared.clone(), ..small }
+        Options { shared: self.0.shared.clone(), sync: self.0.dir.is_some(), ..small }
     }
 
     /// Serves a cluster whose objects lie in a store of their own and whose identity is made elsewhere. Controllers

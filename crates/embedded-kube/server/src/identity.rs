@@ -295,7 +295,6 @@ impl Cluster {
             }
             return Ok(None);
         };
-        let authorizer = self.authorizer();
         let may = |group: &str, resource: &str, sub: &str, ns: &str, what: &str| -> Result<(), Status> {
             let a = Attributes {
                 verb: "impersonate",
@@ -306,7 +305,7 @@ impl Cluster {
                 name: what,
                 path: None,
             };
-            if authorizer.authorize(user, &a).allowed {
+            if self.authorizer(ns).authorize(user, &a).allowed {
                 return Ok(());
             }
             let why = format!(

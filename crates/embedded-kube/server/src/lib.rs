@@ -35,6 +35,7 @@ mod admission;
 mod allocate;
 mod api_server;
 mod audit;
+mod authorizers;
 mod bootstrap;
 mod client;
 mod cluster;
@@ -67,7 +68,7 @@ mod verbs;
 mod version;
 pub mod wire;
 
-pub use access::{Access, Deletion, parse};
+pub use access::{Access, Deletion, parse, shared};
 pub use admission::{NoServices, ServiceResolver};
 pub use api_server::{ApiServer, Config, Error, Storage, write_private};
 pub use client::LocalService;

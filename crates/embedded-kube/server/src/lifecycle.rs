@@ -377,7 +377,14 @@ impl Cluster {
     pub(crate) fn refresh_siblings(self: &Arc<Self>, res: &Arc<Resource>) {
         let (me, res) = (self.clone(), res.clone());
         tokio::spawn(async move {
-            let all = me.objects(&res.table);
+            // Few are of that kind, and there may be thousands of the others.
+            let view = me.store.view(&me.id, &res.table);
+            let may = |e: &Entry| {
+                let holds = |text: &[u8]| memchr::memmem::find(&e.bytes, text).is_some();
+                holds(b"aggregationRule") || (res.table == *tables::CRDS && holds(b"\"False\""))
+            };
+            let all: Vec<Value> =
+                view.objects.values().filter(|e| may(e)).filter_map(|e| crate::parse(e)).collect();
             let dependent = all.iter().filter(|o| {
                 o["aggregationRule"].is_object()
                     || (res.table == *tables::CRDS && !crd::condition(o, crd::ACCEPTED))

@@ -281,7 +281,7 @@ fn authorize(cluster: &Cluster, user: &User, i: &RequestInfo, trail: &mut Trail)
     // Who may do anything is not looked up in any table.
     let decision = match user.in_group(ek_auth::MASTERS) {
         true => Decision { allowed: true, reason: String::new() },
-        false => cluster.authorizer().authorize(user, &attributes),
+        false => cluster.authorizer(&i.namespace).authorize(user, &attributes),
     };
     trail.decision = Some((if decision.allowed { "allow" } else { "forbid" }, decision.reason));
     if decision.allowed {

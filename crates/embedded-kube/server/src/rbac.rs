@@ -14,7 +14,10 @@ impl Cluster {
         }
         match call.res.plural.as_str() {
             "clusterroles" => {
-                if let Some(rules) = aggregated_rules(new, &self.objects(&tables::CLUSTER_ROLES)) {
+                let all = || self.objects(&tables::CLUSTER_ROLES);
+                if let Some(rules) =
+                    new["aggregationRule"].is_object().then(|| aggregated_rules(new, &all())).flatten()
+                {
                     // Whatever the client sent, the rules of an aggregated role are the sum of its parts. Choosing
                     // the parts is choosing the rules, so changing the selectors needs everything.
                     let selectors = |o: &Value| o["aggregationRule"].clone();
@@ -47,9 +50,13 @@ impl Cluster {
     }
 
     fn refuse_escalation(&self, call: &Call, role: &Value, rules: &[Value]) -> Result<(), Status> {
+        // Who has everything gives nothing more; there may be very many roles to look through.
+        if call.user.in_group(ek_auth::MASTERS) {
+            return Ok(());
+        }
         let res = &call.res;
         let name = object::name(role);
-        let authorizer = self.authorizer();
+        let authorizer = self.authorizer(&call.info.namespace);
         let escalate = Attributes {
             verb: "escalate",
             namespace: &call.info.namespace,
@@ -72,6 +79,9 @@ impl Cluster {
     }
 
     fn refuse_binding_escalation(&self, call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+        if call.user.in_group(ek_auth::MASTERS) {
+            return Ok(());
+        }
         let same = |o: &Value| o["roleRef"] == new["roleRef"] && o["subjects"] == new["subjects"];
         if old.is_some_and(same) {
             return Ok(());
@@ -80,7 +90,7 @@ impl Cluster {
         let role = role_ref["name"].as_str().unwrap_or_default();
         let plural = if role_ref["kind"] == "Role" { "roles" } else { "clusterroles" };
         let ns = &call.info.namespace;
-        let authorizer = self.authorizer();
+        let authorizer = self.authorizer(ns);
         let bind = Attributes {
             verb: "bind",
             namespace: ns,
@@ -94,7 +104,7 @@ impl Cluster {
             return Ok(());
         }
         let res = &call.res;
-        let Some(rules) = authorizer.role_rules(role_ref, ns) else {
+        let Some(rules) = authorizer.role_rules(role_ref) else {
             // A role that does not exist yet could become anything.
             return Err(Status::not_found("rbac.authorization.k8s.io", &res.plural, role));
         };

@@ -139,7 +139,7 @@ pub fn restore(path: &Path, dir: &Path) -> Result<Backup, BackupError> {
         snap.sync_all()?;
         File::create(segment_path(&staged, 1))?.sync_all()?;
         let cluster = format!("restored-{}", backup.sum.get(..16).unwrap_or_default());
-        members::mark(&staged, &cluster, 1)?;
+        members::mark(&staged, &cluster, 1, true)?;
         if dir.exists() {
             fs::remove_dir(dir)?;
         }

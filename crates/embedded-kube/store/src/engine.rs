@@ -34,6 +34,9 @@ pub struct Options {
     /// Whether the writer is a thread of its own, for a store that is busy, or made when there is something to write,
     /// for one of many.
     pub own_thread: bool,
+    /// Whether an answer means that what was written is on the disk, and not only with the kernel. Without it a store
+    /// survives the end of its process but not that of its machine.
+    pub sync: bool,
     /// The store holds one cluster and calls it so, whatever its log does.
     pub only: Option<ClusterId>,
     /// What many clusters have in common, across stores.
@@ -51,6 +54,7 @@ impl Options {
             history_seconds: 75,
             segment_bytes: 64 << 20,
             own_thread: true,
+            sync: true,
             only: None,
             shared: Shared::default(),
         }

@@ -45,6 +45,7 @@ pub(crate) struct Log {
     pub(crate) segment: u64,
     /// Length of the current segment that is known to be whole.
     pub(crate) len: u64,
+    pub(crate) sync: bool,
 }
 
 pub(crate) fn segment_path(dir: &Path, n: u64) -> PathBuf {
@@ -99,8 +100,11 @@ impl Log {
             .open(&path)
             .map_err(io_err("open", &path))?;
         file.seek(SeekFrom::Start(len)).map_err(io_err("seek in", &path))?;
-        sync_dir(dir).map_err(io_err("sync", dir))?;
-        Ok((Log { dir: dir.to_owned(), _lock: lock, file, segment: last, len }, clusters.clusters))
+        let sync = options.sync;
+        if sync {
+            sync_dir(dir).map_err(io_err("sync", dir))?;
+        }
+        Ok((Log { dir: dir.to_owned(), _lock: lock, file, segment: last, len, sync }, clusters.clusters))
     }
 
     /// Appends and syncs. On a failed write the segment is cut back and stays usable (`Ok(Err)`); a failed
@@ -111,7 +115,9 @@ impl Log {
             self.file.seek(SeekFrom::Start(self.len))?;
             return Ok(Err(e));
         }
-        self.file.sync_data()?;
+        if self.sync {
+            self.file.sync_data()?;
+        }
         self.len += frames.len() as u64;
         Ok(Ok(()))
     }

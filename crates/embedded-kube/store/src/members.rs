@@ -96,13 +96,15 @@ fn parse(text: &str) -> Option<(Option<String>, u64)> {
 }
 
 /// Says on disk which cluster a directory is of.
-pub(crate) fn mark(dir: &Path, cluster: &str, term: u64) -> io::Result<()> {
+pub(crate) fn mark(dir: &Path, cluster: &str, term: u64, sync: bool) -> io::Result<()> {
     let tmp = dir.join("MEMBER.tmp");
     let mut f = File::create(&tmp)?;
     f.write_all(format!("cluster={cluster}\nterm={term}\n").as_bytes())?;
-    f.sync_all()?;
+    if sync {
+        f.sync_all()?;
+    }
     fs::rename(&tmp, dir.join(FILE))?;
-    sync_dir(dir)
+    if sync { sync_dir(dir) } else { Ok(()) }
 }
 
 pub(crate) struct Member {
@@ -177,7 +179,7 @@ impl Logs {
             members.push(member);
         }
         for m in &members {
-            if let Err(source) = mark(&m.log.dir, &expected, term) {
+            if let Err(source) = mark(&m.log.dir, &expected, term, m.log.sync) {
                 let e =
                     MemberError::Io { action: "write down the term of", member: m.name.to_string(), source };
                 return Err((Vec::new(), e));
@@ -201,7 +203,7 @@ impl Logs {
         let mut member = Member { name: dir.name, log: dir.log, snapshotting: None };
         if !same {
             install(&mut member, frozen)?;
-            mark(&member.log.dir, &cluster, term).map_err(|source| MemberError::Io {
+            mark(&member.log.dir, &cluster, term, member.log.sync).map_err(|source| MemberError::Io {
                 action: "write down the term of",
                 member: name,
                 source,

@@ -65,6 +65,10 @@ impl Event {
         self.encodings.lock().iter().any(|(s, _)| *s == slot)
     }
 
+    fn forget_encodings(&self) {
+        *self.encodings.lock() = Vec::new();
+    }
+
     /// The encoding named `slot`, made by `make` the first time it is asked for.
     pub fn encoded(&self, slot: u64, make: impl FnOnce() -> Bytes) -> Bytes {
         if let Some((_, b)) = self.encodings.lock().iter().find(|(s, _)| *s == slot) {
@@ -80,6 +84,9 @@ impl Event {
         made
     }
 }
+
+/// As many of a table's newest events keep their encodings, which are as large as the objects themselves.
+const ENCODED: usize = 32;
 
 pub(crate) type Objects = OrdMap<Arc<str>, Arc<Entry>>;
 
@@ -135,6 +142,10 @@ impl Table {
         let event = Event { kind, key, entry, previous, at: now, encodings: Mutex::new(Vec::new()) };
         self.ring_bytes += event.entry.bytes.len();
         self.ring.push_back(Arc::new(event));
+        // Watchers that keep up have long sent it; one that comes late makes its own.
+        if let Some(old) = self.ring.len().checked_sub(ENCODED + 1).and_then(|i| self.ring.get(i)) {
+            old.forget_encodings();
+        }
         self.trim(now, window);
         before
     }

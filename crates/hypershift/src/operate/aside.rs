@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 const WEBHOOK_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
 /// What pods mount, as far as it was read.
-pub(super) struct Mounted(BTreeMap<String, std::sync::Arc<Data>>);
+pub(super) struct Mounted(pub(super) BTreeMap<String, std::sync::Arc<Data>>);
 
 impl Materials for Mounted {
     fn data(&self, kind: &str, name: &str) -> Option<Data> {

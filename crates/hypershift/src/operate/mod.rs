@@ -6,6 +6,7 @@
 
 mod aside;
 mod fetch;
+mod memo;
 mod releases;
 mod remove;
 mod shard;
@@ -34,7 +35,7 @@ use fetch::Fetch;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::core::DynamicObject;
-use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
+use reconcile::{Applier, Controller, Failure, ObjectRef, Outcome, Pause, Print, Waiting, chain, split};
 use releases::Releases;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -58,6 +59,7 @@ pub struct Operator {
     verdicts: Verdicts,
     groups: remove::Groups,
     shard: Shard,
+    memos: memo::Memos,
 }
 
 impl Controller for Operator {
@@ -73,7 +75,7 @@ impl Controller for Operator {
 /// What a pass has looked at.
 struct Look {
     seen: Arc<DynamicObject>,
-    hc: HostedCluster,
+    hc: Arc<HostedCluster>,
     namespace: String,
     plane: Option<Arc<DynamicObject>>,
     inputs: Vec<Input>,
@@ -108,7 +110,7 @@ impl Operator {
             self.forget(key);
             return Ok(Outcome::Done);
         }
-        let hc: HostedCluster = serde_json::from_value(serde_json::to_value(&*seen)?)?;
+        let hc = self.memos.read(key, &seen)?;
         if seen.metadata.deletion_timestamp.is_some() {
             return self.remove(&seen, &hc).await;
         }
@@ -151,6 +153,7 @@ impl Operator {
     fn forget(&self, key: &str) {
         self.verdicts.forget(key);
         self.groups.forget(key);
+        self.memos.forget(key);
         self.fetch.tidy(&self.views);
     }
 
@@ -158,7 +161,7 @@ impl Operator {
     async fn look(
         &self,
         seen: Arc<DynamicObject>,
-        hc: HostedCluster,
+        hc: Arc<HostedCluster>,
         pause: Result<Pause, String>,
     ) -> Result<Look, Failure> {
         let now = self.clock.now();
@@ -267,15 +270,38 @@ impl Operator {
         };
         let pull_secret = self.pull_secret(look).unwrap_or_default();
         let (answer, _) = self.releases.get(&*self.around, hc, image, pull_secret, self.clock.now()).await;
-        let payload = answer.as_ref().as_ref().map_err(|e| e.to_string())?;
+        let payload = (*answer).as_ref().map_err(|e| e.to_string())?;
         let pools = self.views.pools_of(naming::home(hc), naming::name(hc));
         let autoscaled = pools.iter().any(|p| p.autoscales);
-        let projection = project::plane(hc, image, autoscaled)?;
         let management = self.around.management();
         let uid = match management.openshift {
             true => None,
             false => Some(self.uids.of(&self.views, &look.namespace)?),
         };
+        let status = look.plane.as_ref().map_or(&Value::Null, |p| &p.data["status"]);
+        let machines = self.machines(look, status);
+        let materials = self.materials(look).await?;
+        let key = naming::key(hc);
+        let basis = memo::Basis {
+            uid: hc.metadata.uid.clone(),
+            generation: hc.metadata.generation,
+            annotations: hc.metadata.annotations.clone(),
+            labels: hc.metadata.labels.clone(),
+            image: image.to_owned(),
+            release: answer.clone(),
+            found: look.found.clone(),
+            mounted: materials.0.clone(),
+            endpoint: status["controlPlaneEndpoint"].clone(),
+            flags: [autoscaled, machines],
+            user: uid,
+            vault_reader: self.around.vault_reader(),
+        };
+        if let Some(made) = self.memos.standing(&key, &basis, &self.applier) {
+            self.once(look).await?;
+            self.tidy(look, &made.kept).await?;
+            return Ok(made.troubles.clone());
+        }
+        let projection = project::plane(hc, image, autoscaled)?;
         let around = Around {
             // As the control plane will name it, whatever it was resolved to.
             release: Release { image: image.to_owned(), ..payload.release.clone() },
@@ -286,10 +312,9 @@ impl Operator {
                 blocked: self.around.blocked(),
             },
             given: Default::default(),
-            vault_reader: self.around.vault_reader(),
+            vault_reader: basis.vault_reader.clone(),
         };
         let scope = plan::scope(hc, &projection, &around)?;
-        let status = look.plane.as_ref().map_or(&Value::Null, |p| &p.data["status"]);
         let objects = Plan {
             hc,
             inputs: &look.inputs,
@@ -298,11 +323,14 @@ impl Operator {
             plane: projection,
             endpoint: &status["controlPlaneEndpoint"],
             uid,
-            machines: self.machines(look, status),
-            materials: &self.materials(look).await?,
+            machines,
+            materials: &materials,
         }
         .objects();
-        self.apply(look, objects).await
+        let (prints, kept, troubles) = self.apply(look, objects).await?;
+        let prints = prints.into();
+        self.memos.keep(&key, memo::Made { basis, prints, kept, troubles: troubles.clone() });
+        Ok(troubles)
     }
 
     /// Machines are managed from when the guest's API first answers.
@@ -312,23 +340,33 @@ impl Operator {
         answers || status["initialized"] == true || self.views.rollout(&look.namespace, "capi-provider").there
     }
 
-    async fn apply(&self, look: &Look, objects: Objects) -> Result<Vec<String>, Failure> {
-        let mut kept = Vec::new();
-        self.apply_stage(objects.namespace, &mut kept).await?;
+    /// Applies it; what it was, what is not to be pruned, and what could not be rendered.
+    async fn apply(
+        &self,
+        look: &Look,
+        objects: Objects,
+    ) -> Result<(Vec<Print>, Vec<ObjectRef>, Vec<String>), Failure> {
+        let (mut prints, mut kept) = (Vec::new(), Vec::new());
+        self.apply_stage(objects.namespace, &mut prints, &mut kept).await?;
         self.once(look).await?;
-        self.apply_stage(objects.inputs, &mut kept).await?;
-        self.apply_stage(objects.core, &mut Vec::new()).await?;
-        self.apply_stage(objects.operators, &mut Vec::new()).await?;
-        self.prune_copies(look, &kept).await?;
+        self.apply_stage(objects.inputs, &mut prints, &mut kept).await?;
+        self.apply_stage(objects.core, &mut prints, &mut Vec::new()).await?;
+        self.apply_stage(objects.operators, &mut prints, &mut Vec::new()).await?;
+        self.tidy(look, &kept).await?;
+        Ok((prints, kept, objects.troubles))
+    }
+
+    async fn tidy(&self, look: &Look, kept: &[ObjectRef]) -> Result<(), Failure> {
+        self.prune_copies(look, kept).await?;
         self.mark_originals(look).await?;
-        self.azure_ready(look).await?;
-        Ok(objects.troubles)
+        self.azure_ready(look).await
     }
 
     async fn apply_stage(
         &self,
         objects: Vec<Value>,
-        kept: &mut Vec<reconcile::ObjectRef>,
+        prints: &mut Vec<Print>,
+        kept: &mut Vec<ObjectRef>,
     ) -> Result<(), Failure> {
         let mut desired = Vec::with_capacity(objects.len());
         for object in objects.into_iter().filter(|o| self.serves(o)) {
@@ -337,6 +375,7 @@ impl Operator {
             desired.push(d);
         }
         self.applier.apply_all(&desired).await.into_result()?;
+        prints.extend(desired.iter().map(|d| self.applier.print(d)));
         Ok(())
     }
 

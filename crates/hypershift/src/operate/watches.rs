@@ -87,6 +87,7 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         verdicts: Default::default(),
         groups: Default::default(),
         shard,
+        memos: Default::default(),
     });
     let views = &operator.views;
     let handle = runtime.controller(operator.clone(), options);

@@ -3,7 +3,7 @@
 //! ```text
 //! kubeconfig ─> guest API: get or create the account ─> TokenRequest ─> file (moved into place)
 //!      ▲                                                                  │
-//!      └──────── at 80 % of the token's life, a little earlier by chance ─┘   (10 s after a failure)
+//!      └──────── at 80 % of the token's life, a little earlier by chance ─┘   (after a failure: soon, then every 10 s)
 //! ```
 //!
 //! Whoever reads the file needs no word from us: it is complete at any time, and good for at least a fifth of a token's
@@ -26,7 +26,9 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ObjectMeta, PostParams};
 use tokio_util::sync::CancellationToken;
 
-/// After a failure.
+/// After failures: the first wait, and the longest. A minter starts with the control plane, and what it lacks most
+/// often comes within moments.
+const FIRST: SignedDuration = SignedDuration::from_millis(50);
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// No renewal follows sooner, whatever the token says of its life.
 const SOONEST: SignedDuration = SignedDuration::from_secs(1);
@@ -60,8 +62,9 @@ fn renewal(now: Timestamp, expires: Timestamp, chance: f64) -> Timestamp {
 /// Runs until it is told to stop, or once; returns the exit code.
 pub async fn run(args: &Args, place: &dyn Place, timing: &Timing, stop: &CancellationToken) -> i32 {
     let (account, audience) = (args.account(), &args.token_audience);
-    let mut said = String::new();
+    let (mut said, mut wait) = (String::new(), FIRST);
     loop {
+        let moved = place.moved();
         // A token's life begins when it is asked for, at the latest.
         let begun = timing.clock.now();
         let tried = tokio::select! {
@@ -73,6 +76,7 @@ pub async fn run(args: &Args, place: &dyn Place, timing: &Timing, stop: &Cancell
                 let chance = timing.random.below(STEPS) as f64 / STEPS as f64;
                 let at = renewal(begun, expires, chance);
                 said.clear();
+                wait = FIRST;
                 let rest = if args.oneshot { String::new() } else { format!("; the next at {at:.0}") };
                 place.say(&format!(
                     "minted a token of {account} for {audience:?}, good until {expires:.0}{rest}"
@@ -83,8 +87,9 @@ pub async fn run(args: &Args, place: &dyn Place, timing: &Timing, stop: &Cancell
                 at
             }
             Err(e) => {
+                let lost = matches!(e, Error::Connect(_));
                 let why = chain(&e);
-                // The same trouble every ten seconds is said once.
+                // The same trouble is said once.
                 if why != said {
                     place.say(&format!("no token of {account}: {why}"));
                     said = why;
@@ -92,8 +97,16 @@ pub async fn run(args: &Args, place: &dyn Place, timing: &Timing, stop: &Cancell
                 if args.oneshot {
                     return 1;
                 }
+                let rest = std::mem::replace(&mut wait, (wait * 2).min(RETRY));
                 let now = timing.clock.now();
-                now.checked_add(RETRY).unwrap_or(now)
+                let at = now.checked_add(rest).unwrap_or(now);
+                tokio::select! {
+                    () = moved, if lost => at.min(timing.clock.now()),
+                    woken = timing.until(at, stop) => match woken {
+                        true => at,
+                        false => return 0,
+                    },
+                }
             }
         };
         if !timing.until(again, stop).await {

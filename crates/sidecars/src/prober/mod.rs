@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Between two looks; sooner at first, because most of what is waited for comes within moments.
 const FIRST: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_millis(200);
 const PERIOD: Duration = Duration::from_secs(1);
+/// How many looks are soon: those of the first ten seconds or so.
+const EAGER: u32 = 50;
 
 /// What is missing.
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +47,14 @@ pub enum Missing {
 pub async fn run(args: &Args, place: &dyn Place, stop: &CancellationToken) -> i32 {
     let mut said = String::new();
     let mut wait = FIRST;
-    loop {
+    for looks in 0u32.. {
+        let moved = place.moved();
         let looked = tokio::select! {
             () = stop.cancelled() => return 143,
             l = look(args, place) => l,
         };
+        // Where nobody answers, somebody may come; what else is missing comes from elsewhere.
+        let lost = matches!(&looked, Err(Missing::Connect(_)));
         match looked {
             Ok(()) => {
                 place.say(&format!("{} answers and serves all that is needed", args.target));
@@ -64,10 +70,12 @@ pub async fn run(args: &Args, place: &dyn Place, stop: &CancellationToken) -> i3
         }
         tokio::select! {
             () = stop.cancelled() => return 143,
+            () = moved, if lost => {}
             () = tokio::time::sleep(wait) => {}
         }
-        wait = (wait * 2).min(PERIOD);
+        wait = (wait * 2).min(if looks < EAGER { SOON } else { PERIOD });
     }
+    143
 }
 
 /// Looks once; what is missing first.

@@ -3,6 +3,8 @@
 //! A cluster is made as a user makes it, by objects, on a landing zone that was made before, and is up when its object
 //! says so: its API has answered where it is published, and all of its components are available. CPU is what the kernel accounts to the process, memory what it counts as resident.
 
+mod timeline;
+
 use anyhow::{Context, ensure};
 use clap::Parser;
 use kube::api::{Api, DynamicObject};
@@ -13,6 +15,7 @@ use testkit::bench::{Figure, cpu_seconds, report, resident_kib};
 use world::sample::{NAMESPACE, Sample};
 use world::{Flavour, Landing, Options, World};
 
+#[cfg(not(feature = "system-allocator"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -28,6 +31,9 @@ struct Args {
     /// Say how each cluster went
     #[arg(long)]
     verbose: bool,
+    /// Say when each pod, component and condition came along
+    #[arg(long)]
+    timeline: bool,
 }
 
 /// On one machine.
@@ -56,7 +62,10 @@ async fn measure(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let begun = Instant::now();
     let landing = Landing::make(world.cloud(), world.dir(), "bench", Flavour::Workload).await?;
     push(all, "a landing zone is made", "ms", millis(begun), 5_000.0);
-    let before = resident_kib();
+    if args.timeline {
+        timeline::begin(&world);
+    }
+    let (before, files_before) = (resident_kib(), open_files());
     let mut times = Vec::new();
     for n in 0..count {
         let (begun, cpu) = (Instant::now(), cpu_seconds());
@@ -64,7 +73,11 @@ async fn measure(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
         times.push(begun.elapsed().as_secs_f64());
         if args.verbose {
             let cpu = (cpu_seconds() - cpu) * 1e3;
-            eprintln!("{n}: {:.0} ms, {cpu:.0} ms of CPU, {:.0} MiB", millis(begun), resident_kib() / 1024.0);
+            let (ms, mib) = (millis(begun), resident_kib() / 1024.0);
+            let (files, writes) = (open_files(), revision(&world).await?);
+            eprintln!(
+                "{n}: {ms:.0} ms, {cpu:.0} ms of CPU; now {mib:.0} MiB, {files} files, {writes} writes"
+            );
         }
         if n == 0 {
             push(all, "the first cluster is available", "ms", times[0] * 1e3, 1_000.0);
@@ -74,6 +87,10 @@ async fn measure(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     settled(&world, count - 1).await?;
     steady(&world, count - 1, all).await?;
     let memory = (resident_kib() - before) / 1024.0;
+    // What all of them would need, by what these do.
+    let files = open_files();
+    let all_files = files_before + (files - files_before) / count as f64 * MANY;
+    push(all, &format!("open files of {MANY} clusters, by {count}"), "files", all_files, most_files());
     let share = MEMORY_MIB * count as f64 / MANY;
     push(all, &format!("memory of {count} clusters"), "MiB", memory, share);
     let some = (count / 10).clamp(1, 5);
@@ -101,6 +118,23 @@ fn push(all: &mut Vec<Figure>, name: &str, unit: &'static str, value: f64, targe
 
 fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
+}
+
+fn open_files() -> f64 {
+    std::fs::read_dir("/proc/self/fd").map_or(0.0, |d| d.count() as f64)
+}
+
+/// What this process may have open.
+fn most_files() -> f64 {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|l| l.strip_prefix("Max open files"));
+    line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(f64::INFINITY)
+}
+
+/// How often anything in the management cluster was written.
+async fn revision(world: &World) -> anyhow::Result<String> {
+    let all = clusters(world).list(&kube::api::ListParams::default().limit(1)).await?;
+    Ok(all.metadata.resource_version.unwrap_or_default())
 }
 
 fn names(n: usize) -> (String, String) {

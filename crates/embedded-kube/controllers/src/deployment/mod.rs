@@ -11,7 +11,7 @@ use crate::whom::{Owners, selector_of};
 use crate::{MANAGER, pods, tables};
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
 use ek_meta::{Status, object};
-use ek_server::{Access, Deletion, parse};
+use ek_server::{Access, Deletion, shared};
 use futures::future::BoxFuture;
 use plan::{Change, Set};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl Controller for Deployments {
 
 async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     let (namespace, name) = split(key);
-    let Some(d) = access.get(&tables::DEPLOYMENTS, namespace, name) else { return Ok(Outcome::Done) };
+    let Some(d) = access.look(&tables::DEPLOYMENTS, namespace, name) else { return Ok(Outcome::Done) };
     let sets = sets(access, &d).await?;
     let new = plan::newest(&d, &sets);
     let (now, stamp) = (access.now(), access.timestamp());
@@ -87,9 +87,12 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     }
     let result = status::status(&d, &sets, new, created.as_deref(), now, &stamp);
     let write = |o: &mut Value| object::uid(o) == object::uid(&d) && put_status(o, &result.status);
-    match access.update(&tables::DEPLOYMENTS, namespace, name, "status", write).await {
-        Err(e) if e.code != 404 => return Err(e),
-        _ => {}
+    // Most runs find nothing new.
+    if d.get("status").and_then(Value::as_object) != Some(&result.status) {
+        match access.update(&tables::DEPLOYMENTS, namespace, name, "status", write).await {
+            Err(e) if e.code != 404 => return Err(e),
+            _ => {}
+        }
     }
     if let Some(e) = failed {
         return Err(e);
@@ -122,7 +125,7 @@ async fn sets(access: &Access, d: &Value) -> Result<Vec<Set>, Status> {
             }
             _ => continue,
         }
-        out.extend(parse(&entry).map(Set::of));
+        out.extend(shared(&entry).map(Set::of));
     }
     Ok(out)
 }

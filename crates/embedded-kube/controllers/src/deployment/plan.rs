@@ -3,6 +3,7 @@
 use crate::objects::{annotation, fingerprint, flag, int, scaled, text, when};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
@@ -14,7 +15,7 @@ pub(super) const HASH: &str = "pod-template-hash";
 /// A replica set of the deployment.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
-    pub(super) object: Value,
+    pub(super) object: Arc<Value>,
     pub(super) name: String,
     pub(super) replicas: i64,
     pub(super) available: i64,
@@ -22,7 +23,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    pub(super) fn of(object: Value) -> Set {
+    pub(super) fn of(object: Arc<Value>) -> Set {
         let replicas = int(&object, "/spec/replicas").unwrap_or(0);
         // What a set still counts beyond what it should have is about to go.
         let available = int(&object, "/status/availableReplicas").unwrap_or(0).min(replicas);

@@ -3,17 +3,19 @@
 mod plan;
 
 use crate::events::{self, Note};
-use crate::objects::{controller_of, int, put_status, selector, until};
+use crate::objects::{controller_of, put_status, selector, until};
 use crate::pods::Pod;
 use crate::whom::Selectors;
 use crate::{MANAGER, tables};
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
 use ek_meta::{Status, object};
 use ek_server::Access;
-use ek_store::ClusterId;
+use ek_store::{ClusterId, Entry};
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub struct Budgets {
     selectors: Selectors,
@@ -42,6 +44,7 @@ impl Controller for Budgets {
             }
             "/pods" => self.selectors.of(delta, keys),
             // Their scale may have changed; there are few budgets in a namespace.
+            _ if wanted(delta.previous.as_ref()) == wanted(delta.current.as_ref()) => {}
             _ => {
                 for (key, _) in access.in_namespace(&tables::DISRUPTION_BUDGETS, split(&delta.key).0) {
                     keys.push(key);
@@ -61,7 +64,7 @@ impl Controller for Budgets {
 
 async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     let (namespace, name) = split(key);
-    let Some(budget) = access.get(&tables::DISRUPTION_BUDGETS, namespace, name) else {
+    let Some(budget) = access.look(&tables::DISRUPTION_BUDGETS, namespace, name) else {
         return Ok(Outcome::Done);
     };
     let Some(selector) = selector(budget.pointer("/spec/selector")) else { return Ok(Outcome::Done) };
@@ -89,9 +92,23 @@ async fn run(access: &Access, key: &str) -> Result<Outcome, Status> {
     Ok(plan.at.map_or(Outcome::Done, |at| Outcome::After(until(now, at))))
 }
 
+/// How many replicas a stored object asks for, without reading the rest of it.
+fn wanted(entry: Option<&Arc<Entry>>) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Scaled {
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        replicas: Option<i64>,
+    }
+    let scaled: Scaled = serde_json::from_slice(&entry?.bytes).ok()?;
+    scaled.spec.replicas
+}
+
 /// How many pods the controllers of these want altogether.
 fn scale(access: &Access, namespace: &str, pods: &[Pod]) -> Result<i64, String> {
-    let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
+    let mut all: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods.iter().filter(|p| !p.ended()) {
         let Some(owner) = controller_of(&pod.entry) else {
             return Err(format!("found no controllers for pod {:?}", pod.name));
@@ -109,8 +126,7 @@ fn scale(access: &Access, namespace: &str, pods: &[Pod]) -> Result<i64, String> 
         {
             (entry, name) = (e, d.name);
         }
-        let replicas = ek_server::parse(&entry).and_then(|o| int(&o, "/spec/replicas")).unwrap_or(0);
-        wanted.insert(format!("{}/{name}", entry.meta.uid), replicas);
+        all.insert(format!("{}/{name}", entry.meta.uid), wanted(Some(&entry)).unwrap_or(0));
     }
-    Ok(wanted.values().sum())
+    Ok(all.values().sum())
 }

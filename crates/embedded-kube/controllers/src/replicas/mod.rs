@@ -65,7 +65,7 @@ impl Replicas {
     async fn run(&self, access: &Access, key: &str) -> Result<Outcome, Status> {
         let (namespace, name) = split(key);
         let table = (self.owners.table)();
-        let Some(owner) = access.get(table, namespace, name) else { return Ok(Outcome::Done) };
+        let Some(owner) = access.look(table, namespace, name) else { return Ok(Outcome::Done) };
         let Some(selector) = (self.owners.selector)(&owner) else { return Ok(Outcome::Done) };
         let claim = pods::claim(access, namespace, object::uid(&owner), &selector);
         let mut failed: Option<(&'static str, Status)> = None;
@@ -98,9 +98,12 @@ impl Replicas {
         let why = failed.as_ref().map(|(reason, e)| (*reason, e));
         let (status, next) = plan::status(&owner, &mine, why, access.now(), &access.timestamp());
         let same_owner = |o: &mut Value| object::uid(o) == object::uid(&owner) && put_status(o, &status);
-        match access.update(table, namespace, name, "status", same_owner).await {
-            Err(e) if e.code != 404 => return Err(e),
-            _ => {}
+        // Most runs find nothing new.
+        if owner.get("status").and_then(Value::as_object) != Some(&status) {
+            match access.update(table, namespace, name, "status", same_owner).await {
+                Err(e) if e.code != 404 => return Err(e),
+                _ => {}
+            }
         }
         match (failed, next) {
             (Some((_, e)), _) => Err(e),

@@ -17,7 +17,7 @@ use crate::tables;
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
 use ek_meta::{Status, object};
 use ek_server::{Access, parse};
-use ek_store::{ClusterId, Entry};
+use ek_store::ClusterId;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -40,8 +40,11 @@ pub struct Scheduler {
 #[derive(Default)]
 struct Known {
     waiting: BTreeSet<Arc<str>>,
-    /// Pods with a node, read once per revision.
-    placed: HashMap<Arc<str>, (u64, Arc<Placed>)>,
+    /// Pods that are to be looked at again.
+    changed: BTreeSet<Arc<str>>,
+    nodes_changed: bool,
+    /// The cluster as it was after the last round; nothing before the first.
+    snapshot: Option<Snapshot>,
 }
 
 impl Controller for Scheduler {
@@ -55,6 +58,13 @@ impl Controller for Scheduler {
 
     fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
         let mut clusters = self.clusters.lock();
+        if let Some(known) = clusters.get_mut(&delta.cluster) {
+            match &*delta.table {
+                "/pods" => _ = known.changed.insert(delta.key.clone()),
+                "/nodes" => known.nodes_changed = true,
+                _ => {}
+            }
+        }
         if &*delta.table != "/pods" {
             if clusters.get(&delta.cluster).is_some_and(|k| !k.waiting.is_empty()) {
                 keys.push("");
@@ -107,7 +117,7 @@ impl Scheduler {
             (std::cmp::Reverse(priority), when(&p.object, "/metadata/creationTimestamp"), p.key.clone())
         };
         pending.sort_by_cached_key(order);
-        let mut snapshot = self.snapshot(access);
+        let mut snapshot = self.take_snapshot(access);
         let decisions: Vec<(Pending, Decision)> = pending
             .into_iter()
             .map(|p| {
@@ -115,6 +125,7 @@ impl Scheduler {
                 (p, decision)
             })
             .collect();
+        self.keep_snapshot(access, snapshot, &decisions);
         let mut work: Vec<BoxFuture<'_, Result<(), Status>>> = Vec::new();
         for (pod, decision) in &decisions {
             work.push(Box::pin(carry_out(access, pod, decision)));
@@ -123,32 +134,45 @@ impl Scheduler {
         results.into_iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 
-    fn snapshot(&self, access: &Access) -> Snapshot {
-        let all = |t| -> Vec<Arc<Entry>> { access.table(t).objects.values().cloned().collect() };
-        let nodes: Vec<Value> =
-            all(&tables::NODES).iter().filter(|e| !e.meta.deleting).filter_map(|e| parse(e)).collect();
-        let namespaces = access.table(&tables::NAMESPACES);
-        let namespaces = namespaces.objects.iter().map(|(k, e)| (k.to_string(), e.clone())).collect();
-        // Taken out meanwhile; a cluster that is dropped while we read must not come back by this.
-        let mut before = {
+    /// What is known, brought up to date. It is taken out meanwhile: a cluster that is dropped while we read must not
+    /// come back by this.
+    fn take_snapshot(&self, access: &Access) -> Snapshot {
+        let (before, changed, nodes_changed) = {
             let mut clusters = self.clusters.lock();
-            clusters.get_mut(access.id()).map(|k| std::mem::take(&mut k.placed)).unwrap_or_default()
+            let Some(k) = clusters.get_mut(access.id()) else { return Snapshot::default() };
+            let nodes = std::mem::take(&mut k.nodes_changed);
+            (k.snapshot.take(), std::mem::take(&mut k.changed), nodes)
         };
-        let mut cache = HashMap::new();
-        for (key, entry) in access.table(&tables::PODS).objects.iter().filter(|(_, e)| has_node(e)) {
-            let placed = match before.remove(key).filter(|(revision, _)| *revision == entry.revision) {
-                Some((_, placed)) => Some(placed),
-                None => Placed::read(entry).map(Arc::new),
-            };
-            if let Some(placed) = placed {
-                cache.insert(key.clone(), (entry.revision, placed));
+        let fresh = before.is_none();
+        let mut snapshot = before.unwrap_or_default();
+        if fresh || nodes_changed {
+            let nodes = access.table(&tables::NODES);
+            let live = nodes.objects.values().filter(|e| !e.meta.deleting);
+            snapshot.set_nodes(live.filter_map(|e| parse(e)).collect());
+        }
+        let namespaces = access.table(&tables::NAMESPACES);
+        snapshot.namespaces = namespaces.objects.iter().map(|(k, e)| (k.to_string(), e.clone())).collect();
+        let pods = access.table(&tables::PODS);
+        let mut look = |key: &Arc<str>| {
+            let entry = pods.objects.get(key).filter(|e| has_node(e));
+            match entry.and_then(|e| Placed::read(e)) {
+                Some(placed) => snapshot.place(key.clone(), Arc::new(placed)),
+                None => snapshot.remove(key),
             }
+        };
+        match fresh {
+            true => pods.objects.keys().for_each(&mut look),
+            false => changed.iter().for_each(&mut look),
         }
-        let placed = cache.values().map(|(_, p)| p.clone()).collect();
+        snapshot
+    }
+
+    /// Keeps what is known for the next round, which looks at what this one has decided: not all of it may come true.
+    fn keep_snapshot(&self, access: &Access, snapshot: Snapshot, decided: &[(Pending, Decision)]) {
         if let Some(known) = self.clusters.lock().get_mut(access.id()) {
-            known.placed = cache;
+            known.changed.extend(decided.iter().map(|(p, _)| p.key.clone()));
+            known.snapshot = Some(snapshot);
         }
-        Snapshot::new(nodes, placed, namespaces)
     }
 }
 

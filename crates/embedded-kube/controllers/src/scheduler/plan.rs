@@ -61,7 +61,8 @@ pub(super) fn decide(snapshot: &mut Snapshot, pod: &Pending) -> Decision {
 }
 
 fn count(snapshot: &mut Snapshot, pod: &Pending, node: &str) {
-    snapshot.place(Arc::new(Placed { node: node.to_owned(), ..pod.placed.clone() }));
+    let placed = Placed { node: node.to_owned(), ..pod.placed.clone() };
+    snapshot.place(pod.key.clone(), Arc::new(placed));
 }
 
 fn unschedulable(snapshot: &Snapshot, why: &str) -> Decision {
@@ -200,7 +201,7 @@ impl Nearness {
         let domain =
             |p: &Placed, key: &str| snapshot.node(&p.node).and_then(|n| n.label(key)).map(str::to_owned);
         let domains = |t: &Term| {
-            let all = snapshot.placed.iter().filter(|p| t.covers(ns, p));
+            let all = snapshot.meant(t).filter(|p| t.covers(ns, p));
             (t.topology.clone(), all.filter_map(|p| domain(p, &t.topology)).collect::<HashSet<_>>())
         };
         let terms = Term::all(&pod.object, "podAffinity");
@@ -208,7 +209,7 @@ impl Nearness {
         let first =
             wanted.iter().all(|(_, d)| d.is_empty()) && terms.iter().all(|t| t.covers(ns, &pod.placed));
         let mut kept_away = Vec::new();
-        for p in snapshot.placed.iter().filter(|p| !p.keeps_away.is_empty()) {
+        for p in snapshot.jealous(&pod.placed.namespace) {
             for t in p.keeps_away.iter().filter(|t| t.covers(ns, &pod.placed)) {
                 kept_away.push((t.topology.clone(), domain(p, &t.topology).into_iter().collect()));
             }
@@ -217,7 +218,7 @@ impl Nearness {
         for (kind, sign) in [("podAffinity", 1), ("podAntiAffinity", -1)] {
             for t in Term::preferred(&pod.object, kind) {
                 let mut counts: HashMap<String, i64> = HashMap::new();
-                for p in snapshot.placed.iter().filter(|p| t.covers(ns, p)) {
+                for p in snapshot.meant(&t).filter(|p| t.covers(ns, p)) {
                     if let Some(d) = domain(p, &t.topology) {
                         *counts.entry(d).or_default() += sign * t.weight;
                     }
@@ -310,10 +311,8 @@ impl Constraint {
                 counts.entry(d.to_owned()).or_default();
             }
         }
-        let like = |p: &&Arc<Placed>| {
-            p.namespace == pod.placed.namespace && !p.deleting && sel.matches(|k| p.label(k))
-        };
-        for p in snapshot.placed.iter().filter(like) {
+        let like = |p: &&Arc<Placed>| !p.deleting && sel.matches(|k| p.label(k));
+        for p in snapshot.within(&pod.placed.namespace).filter(like) {
             let node = snapshot.node(&p.node).filter(|n| counts_node(n));
             if let Some(n) = node.and_then(|n| n.label(&key)).and_then(|d| counts.get_mut(d)) {
                 *n += 1;

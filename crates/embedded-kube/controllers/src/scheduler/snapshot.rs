@@ -45,6 +45,17 @@ impl Placed {
         }
     }
 
+    /// The namespaces that its wish to keep others away names; the empty name for a selector of them.
+    fn names(&self) -> Vec<&str> {
+        let of = |t: &Term| t.namespace_selector.is_some();
+        let mut all: Vec<&str> =
+            self.keeps_away.iter().flat_map(|t| &t.namespaces).map(String::as_str).collect();
+        all.extend(self.keeps_away.iter().any(of).then_some(""));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     pub(super) fn label(&self, key: &str) -> Option<&str> {
         self.labels.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
@@ -121,6 +132,40 @@ impl Node {
     }
 }
 
+impl Node {
+    fn count(&mut self, pod: &Placed) {
+        self.used.add(&pod.needs);
+        self.pods += 1;
+        self.ports.extend(pod.ports.iter().cloned());
+        *self.by_owner.entry(pod.owner.clone()).or_default() += 1;
+    }
+
+    fn uncount(&mut self, pod: &Placed) {
+        self.used.take(&pod.needs);
+        self.pods -= 1;
+        for port in &pod.ports {
+            if let Some(i) = self.ports.iter().position(|p| p == port) {
+                self.ports.swap_remove(i);
+            }
+        }
+        if let Some(n) = self.by_owner.get_mut(&pod.owner) {
+            *n -= 1;
+            if *n <= 0 {
+                self.by_owner.remove(&pod.owner);
+            }
+        }
+    }
+}
+
+fn forget(all: &mut HashMap<String, Pods>, name: &str, key: &str) {
+    if let Some(pods) = all.get_mut(name) {
+        pods.remove(key);
+        if pods.is_empty() {
+            all.remove(name);
+        }
+    }
+}
+
 /// A volume claim of a pod that waits.
 #[derive(Clone, Debug)]
 pub(super) enum ClaimState {
@@ -144,52 +189,91 @@ pub(super) struct Pending {
     pub(super) claims: Vec<ClaimState>,
 }
 
+type Pods = HashMap<Arc<str>, Arc<Placed>>;
+
+/// Nodes and the pods on them. Kept from round to round: a change of one pod is a change of one pod here, too, however
+/// many there are.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) nodes: Vec<Node>,
-    pub(super) placed: Vec<Arc<Placed>>,
     pub(super) namespaces: Namespaces,
     by_name: HashMap<String, usize>,
+    pods: Pods,
+    by_namespace: HashMap<String, Pods>,
+    /// Pods that keep others away, by the namespaces they name; under the empty name those that select namespaces.
+    jealous: HashMap<String, Pods>,
 }
 
 impl Snapshot {
-    pub(super) fn new(nodes: Vec<Value>, placed: Vec<Arc<Placed>>, namespaces: Namespaces) -> Snapshot {
-        let mut out = Snapshot { namespaces, ..Snapshot::default() };
-        for object in nodes {
+    /// Takes over the nodes as they are now.
+    pub(super) fn set_nodes(&mut self, objects: Vec<Value>) {
+        let read = |object: Value| {
             let resources =
                 object.pointer("/status/allocatable").or_else(|| object.pointer("/status/capacity"));
-            let allocatable = Amounts::read(resources);
-            let name = object::name(&object).to_owned();
-            out.by_name.insert(name.clone(), out.nodes.len());
-            out.nodes.push(Node {
+            Node {
+                name: object::name(&object).to_owned(),
+                allocatable: Amounts::read(resources),
                 object,
-                name,
-                allocatable,
                 used: Amounts::default(),
                 pods: 0,
                 ports: Vec::new(),
                 by_owner: HashMap::new(),
-            });
+            }
+        };
+        self.nodes = objects.into_iter().map(read).collect();
+        self.by_name = self.nodes.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
+        for pod in self.pods.values() {
+            if let Some(&i) = self.by_name.get(&pod.node) {
+                self.nodes[i].count(pod);
+            }
         }
-        for p in placed {
-            out.place(p);
-        }
-        out
     }
 
     /// Counts a pod on its node from now on.
-    pub(super) fn place(&mut self, pod: Arc<Placed>) {
+    pub(super) fn place(&mut self, key: Arc<str>, pod: Arc<Placed>) {
+        self.remove(&key);
         if pod.ended {
             return;
         }
         if let Some(&i) = self.by_name.get(&pod.node) {
-            let node = &mut self.nodes[i];
-            node.used.add(&pod.needs);
-            node.pods += 1;
-            node.ports.extend(pod.ports.iter().cloned());
-            *node.by_owner.entry(pod.owner.clone()).or_default() += 1;
+            self.nodes[i].count(&pod);
         }
-        self.placed.push(pod);
+        for named in pod.names() {
+            self.jealous.entry(named.to_owned()).or_default().insert(key.clone(), pod.clone());
+        }
+        self.by_namespace.entry(pod.namespace.clone()).or_default().insert(key.clone(), pod.clone());
+        self.pods.insert(key, pod);
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        let Some(pod) = self.pods.remove(key) else { return };
+        if let Some(&i) = self.by_name.get(&pod.node) {
+            self.nodes[i].uncount(&pod);
+        }
+        for named in pod.names() {
+            forget(&mut self.jealous, named, key);
+        }
+        forget(&mut self.by_namespace, &pod.namespace, key);
+    }
+
+    /// Pods of a namespace.
+    pub(super) fn within(&self, namespace: &str) -> impl Iterator<Item = &Arc<Placed>> {
+        self.by_namespace.get(namespace).into_iter().flat_map(HashMap::values)
+    }
+
+    /// Pods that a term can mean.
+    pub(super) fn meant<'a>(&'a self, term: &'a Term) -> Box<dyn Iterator<Item = &'a Arc<Placed>> + 'a> {
+        match term.namespace_selector {
+            Some(_) => Box::new(self.pods.values()),
+            None => Box::new(term.namespaces.iter().flat_map(|n| self.within(n))),
+        }
+    }
+
+    /// Pods that may want to keep away those of a namespace.
+    pub(super) fn jealous(&self, of: &str) -> impl Iterator<Item = &Arc<Placed>> {
+        let named = [of, ""].into_iter().filter_map(|n| self.jealous.get(n));
+        let mut seen = std::collections::HashSet::new();
+        named.flatten().filter(move |(key, _)| seen.insert((*key).clone())).map(|(_, p)| p)
     }
 
     pub(super) fn node(&self, name: &str) -> Option<&Node> {

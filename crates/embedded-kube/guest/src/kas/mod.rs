@@ -79,6 +79,7 @@ async fn serve(guests: &Guests, ctx: &ProgramContext) -> Result<(), String> {
             door.set_kms(Some("its plugin has not been asked yet".to_owned()));
         }
         door.lead_to(&served.server);
+        ctx.stir();
         ctx.log(format!("connected to {etcd}"));
         tokio::select! {
             () = ctx.stopping().cancelled() => {
@@ -107,6 +108,7 @@ async fn find_etcd(
 ) -> (Arc<Group>, Store) {
     let mut said = String::new();
     let mut wait = Duration::from_millis(50);
+    let mut endpoints = ctx.endpoints();
     loop {
         match ask_etcd(guests, ctx, config).await {
             Ok(found) => return found,
@@ -118,8 +120,10 @@ async fn find_etcd(
                 }
             }
         }
-        // As a client with backoff does: nothing tells it when a Service has endpoints.
-        tokio::time::sleep(wait).await;
+        tokio::select! {
+            Ok(()) = endpoints.changed() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
         wait = (wait * 2).min(Duration::from_secs(2));
     }
 }
@@ -173,6 +177,7 @@ async fn serve_store(
         _ => _ = all.insert(name.clone(), (server.clone(), 1)),
     }
     drop(all);
+    guests.0.changed.send_modify(|n| *n += 1);
     Ok(ServedGuest { guests: guests.clone(), name, server, encryption })
 }
 

@@ -17,7 +17,7 @@ fn config_error(message: String) -> Blocked {
 /// The data of a Secret or ConfigMap; `None` if there is none of that name.
 pub(crate) fn data(access: &Access, secret: bool, ns: &str, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
     let table = if secret { &tables::SECRETS } else { &tables::CONFIG_MAPS };
-    let object = access.get(table, ns, name)?;
+    let object = access.look(table, ns, name)?;
     let decode = |v: &Value| {
         base64::engine::general_purpose::STANDARD.decode(v.as_str().unwrap_or_default()).unwrap_or_default()
     };

@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod probe;
 pub(crate) mod shell;
+mod sources;
 mod supervise;
 pub(crate) mod volumes;
 
@@ -24,7 +25,7 @@ use jiff::Timestamp;
 use log::LogRing;
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -65,19 +66,53 @@ struct PodRun {
     containers: HashMap<String, ContainerRun>,
     /// Taken out while it is being updated.
     volumes: Option<PodVolumes>,
-    refs: Vec<(bool, String)>,
+    refs: BTreeSet<(bool, String)>,
     notes: Vec<Note>,
     files: watch::Sender<u64>,
+    /// Something in the pod may be as a probe wants it now.
+    stir: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Runs {
     pods: HashMap<String, PodRun>,
     keys: HashMap<ClusterId, HashMap<Arc<str>, String>>,
+    /// Who reads what: pods by the key of a Secret (or else ConfigMap).
+    readers: HashMap<ClusterId, HashMap<(bool, String), BTreeSet<Arc<str>>>>,
+}
+
+impl Runs {
+    /// Notes what a new pod's files and variables come from.
+    fn note_reads(&mut self, cluster: &ClusterId, key: &Arc<str>, refs: &BTreeSet<(bool, String)>) {
+        let ns = ek_engine::split(key).0;
+        let of = self.readers.entry(cluster.clone()).or_default();
+        for (secret, name) in refs {
+            of.entry((*secret, format!("{ns}/{name}"))).or_default().insert(key.clone());
+        }
+    }
+
+    fn forget_reads(&mut self, cluster: &ClusterId, key: &Arc<str>, refs: &BTreeSet<(bool, String)>) {
+        let Some(of) = self.readers.get_mut(cluster) else { return };
+        let ns = ek_engine::split(key).0;
+        for (secret, name) in refs {
+            let source = (*secret, format!("{ns}/{name}"));
+            if let Some(pods) = of.get_mut(&source) {
+                pods.remove(key);
+                if pods.is_empty() {
+                    of.remove(&source);
+                }
+            }
+        }
+        if of.is_empty() {
+            self.readers.remove(cluster);
+        }
+    }
 }
 
 pub(crate) struct Runtime {
     runs: Mutex<Runs>,
+    /// Counts how often the endpoints of a namespace have changed, for those who wait for some.
+    moves: Mutex<HashMap<(ClusterId, String), watch::Sender<u64>>>,
     dir: PathBuf,
     engine: OnceLock<Engine>,
     clock: clock::SharedClock,
@@ -85,7 +120,7 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     pub(crate) fn new(dir: PathBuf, clock: clock::SharedClock) -> Runtime {
-        Runtime { runs: Mutex::default(), dir, engine: OnceLock::new(), clock }
+        Runtime { runs: Mutex::default(), moves: Mutex::default(), dir, engine: OnceLock::new(), clock }
     }
 
     pub(crate) fn attach(&self, engine: &Engine) {
@@ -138,17 +173,29 @@ impl Runtime {
         }
     }
 
-    /// Pods whose files come from this object.
+    /// Pods whose files come from this object, or which wait for it.
     pub(crate) fn readers(&self, cluster: &ClusterId, table: &str, key: &str) -> Vec<Arc<str>> {
         let secret = table == "/secrets";
-        let (ns, name) = ek_engine::split(key);
         let runs = self.runs.lock();
-        let Some(keys) = runs.keys.get(cluster) else { return Vec::new() };
-        let reads = |uid: &String| {
-            runs.pods.get(uid).is_some_and(|p| p.refs.iter().any(|(s, n)| *s == secret && n == name))
-        };
-        let here = |k: &Arc<str>| ek_engine::split(k).0 == ns;
-        keys.iter().filter(|(k, uid)| here(k) && reads(uid)).map(|(k, _)| k.clone()).collect()
+        let pods = runs.readers.get(cluster).and_then(|of| of.get(&(secret, key.to_owned())));
+        pods.into_iter().flatten().cloned().collect()
+    }
+
+    /// Sees whenever endpoints of a namespace change.
+    pub(crate) fn endpoints(&self, cluster: &ClusterId, namespace: &str) -> watch::Receiver<u64> {
+        let key = (cluster.clone(), namespace.to_owned());
+        self.moves.lock().entry(key).or_insert_with(|| watch::Sender::new(0)).subscribe()
+    }
+
+    /// Endpoints of a namespace have changed.
+    pub(crate) fn moved(&self, cluster: &ClusterId, namespace: &str) {
+        let mut moves = self.moves.lock();
+        let key = (cluster.clone(), namespace.to_owned());
+        match moves.get(&key) {
+            Some(waiting) if waiting.receiver_count() > 0 => waiting.send_modify(|n| *n += 1),
+            Some(_) => _ = moves.remove(&key),
+            None => {}
+        }
     }
 
     /// A claim is gone, or with its cluster all of them.
@@ -191,11 +238,9 @@ impl Runtime {
         let Some(program) = inner.options.programs.find(spec).cloned() else { return };
         let mut volumes = self.open(access, pod);
         let made = self.context(inner, access, pod, ip, spec, &mut volumes).await;
-        let refs = volumes.refs.iter().cloned().collect();
         let mut runs = self.runs.lock();
         let Some(run) = runs.pods.get_mut(uid) else { return };
         run.volumes = Some(volumes);
-        run.refs = refs;
         let (previous, before) = match run.containers.remove(container) {
             // A run that never began hides nothing of the one before.
             Some(c) if matches!(c.fact, Fact::Blocked { .. }) => (c.previous, c.before),
@@ -246,15 +291,20 @@ impl Runtime {
             // fails, so does the first write, which says why.
             let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.dir.join(private));
         }
+        if !runs.pods.contains_key(&uid) {
+            // Before anything is read: what comes while we look is not missed.
+            runs.note_reads(access.id(), &key, &sources::of(pod));
+        }
         let run = runs.pods.entry(uid).or_insert_with(|| PodRun {
             cluster: access.id().clone(),
             key,
             node: pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned(),
             containers: HashMap::new(),
             volumes: None,
-            refs: Vec::new(),
+            refs: sources::of(pod),
             notes: Vec::new(),
             files: watch::Sender::new(0),
+            stir: watch::Sender::new(0),
         });
         run.volumes.take().unwrap_or_else(|| PodVolumes::new(dir))
     }
@@ -291,12 +341,12 @@ impl Runtime {
         }
         let labels = pod["metadata"]["labels"].as_object().into_iter().flatten();
         let ns = object::namespace(pod);
-        let files = match self.runs.lock().pods.get(object::uid(pod)) {
+        let (files, stir) = match self.runs.lock().pods.get(object::uid(pod)) {
             Some(run) => {
                 run.files.send_if_modified(|v| std::mem::replace(v, volumes.version()) != volumes.version());
-                run.files.subscribe()
+                (run.files.subscribe(), run.stir.clone())
             }
-            None => watch::Sender::new(0).subscribe(),
+            None => (watch::Sender::new(0).subscribe(), watch::Sender::new(0)),
         };
         let user = User::service_account(ns, volumes::account(pod)).authenticated();
         Ok(ProgramContext(Arc::new(ContextParts {
@@ -317,6 +367,7 @@ impl Runtime {
             nodes: Arc::downgrade(inner),
             clock: self.clock.clone(),
             files,
+            stir,
         })))
     }
 
@@ -341,8 +392,12 @@ impl Runtime {
     pub(crate) fn end(&self, uid: &str) {
         let mut runs = self.runs.lock();
         let Some(pod) = runs.pods.remove(uid) else { return };
+        runs.forget_reads(&pod.cluster, &pod.key, &pod.refs);
         if let Some(keys) = runs.keys.get_mut(&pod.cluster) {
-            keys.retain(|_, u| u != uid);
+            // A successor of the same name may have the key by now.
+            if keys.get(&pod.key).is_some_and(|u| u == uid) {
+                keys.remove(&pod.key);
+            }
             if keys.is_empty() {
                 runs.keys.remove(&pod.cluster);
             }
@@ -395,13 +450,8 @@ impl Runtime {
             tracing::debug!(pod = object::name(pod), why = b.message, "files are not up to date");
         }
         let next = volumes.refresh;
-        let refs = volumes.refs.iter().cloned().collect();
         let mut runs = self.runs.lock();
         let run = runs.pods.get_mut(uid)?;
-        // What was read before it failed still counts.
-        if result.is_ok() {
-            run.refs = refs;
-        }
         run.files.send_if_modified(|v| std::mem::replace(v, volumes.version()) != volumes.version());
         run.volumes = Some(volumes);
         next
@@ -453,6 +503,6 @@ pub(crate) fn labels(pod: &Value) -> BTreeMap<&str, &str> {
 }
 
 /// A stored pod.
-pub(crate) fn pod(access: &Access, ns: &str, name: &str) -> Option<Value> {
-    access.get(&tables::PODS, ns, name)
+pub(crate) fn pod(access: &Access, ns: &str, name: &str) -> Option<Arc<Value>> {
+    access.look(&tables::PODS, ns, name)
 }

@@ -84,17 +84,23 @@ impl Probe {
         Duration::from_secs(self.spec[field].as_u64().unwrap_or(or))
     }
 
-    /// Looks again and again; `tell` hears of each change of opinion and says whether to go on.
-    pub(crate) async fn watch(self, tell: impl Fn(Role, Verdict) -> bool) {
+    /// Looks again and again; `tell` hears of each change of opinion and says whether to go on. Where nothing takes
+    /// longer than it has to (`hurried`), the first looks do not wait for the initial delay; what they see counts only
+    /// for the container.
+    pub(crate) async fn watch(self, hurried: bool, tell: impl Fn(Role, Verdict) -> bool) {
         let period = self.seconds("periodSeconds", 10).max(Duration::from_millis(100));
-        tokio::time::sleep(self.seconds("initialDelaySeconds", 0)).await;
+        let mut delay = self.seconds("initialDelaySeconds", 0);
+        if !hurried || self.role == Role::Liveness {
+            tokio::time::sleep(std::mem::take(&mut delay)).await;
+        }
         let enough = |field: &str, or: u64| self.spec[field].as_u64().unwrap_or(or).max(1);
         let (good, bad) = (enough("successThreshold", 1), enough("failureThreshold", 3));
         let (mut successes, mut failures) = (0u64, 0u64);
-        let mut ticks = tokio::time::interval(period);
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + delay, period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // Until it has been well once, it is looked at between the ticks, too: a container that becomes ready right
         // after a look need not wait for the next one. Only what is seen at a tick counts against it.
+        let mut stirred = self.ctx.stirred();
         let mut eager = (self.role != Role::Liveness).then_some(EAGER);
         loop {
             let between = async {
@@ -107,6 +113,7 @@ impl Probe {
                 biased;
                 _ = ticks.tick() => true,
                 () = between => false,
+                Ok(()) = stirred.changed(), if eager.is_some() => false,
             };
             let timeout = self.seconds("timeoutSeconds", 1).max(Duration::from_millis(100));
             let seen = match tokio::time::timeout(timeout, self.look()).await {

@@ -41,6 +41,7 @@ impl Runtime {
                 (*started, *ready) = (!has(Role::Startup), !waits);
             }
         });
+        let hurried = !inner.options.stages.probes;
         let from_log = spec["terminationMessagePolicy"] == "FallbackToLogsOnError";
         let (begin, before_end) = (hook("postStart"), hook("preStop"));
         let (weak, uid, container) = (Arc::downgrade(inner), uid.to_owned(), container.to_owned());
@@ -66,9 +67,9 @@ impl Runtime {
                 let (first, rest): (Vec<_>, Vec<_>) =
                     probes.into_iter().partition(|p| p.role == Role::Startup);
                 for p in first {
-                    p.watch(&opinion).await;
+                    p.watch(hurried, &opinion).await;
                 }
-                futures::future::join_all(rest.into_iter().map(|p| p.watch(&opinion))).await;
+                futures::future::join_all(rest.into_iter().map(|p| p.watch(hurried, &opinion))).await;
                 std::future::pending::<()>().await;
             };
             let ended = tokio::select! {

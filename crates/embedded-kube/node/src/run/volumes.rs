@@ -11,7 +11,7 @@ use ek_server::Access;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,8 +59,6 @@ pub(crate) struct PodVolumes {
     written: HashMap<String, u64>,
     tokens: HashMap<(String, String), Token>,
     published: HashMap<String, Option<Timestamp>>,
-    /// `(secret, name)` of what the files come from.
-    pub refs: BTreeSet<(bool, String)>,
     pub refresh: Option<Timestamp>,
     version: u64,
 }
@@ -92,7 +90,6 @@ impl PodVolumes {
 
     /// Brings all volumes up to date; what has not changed is not written.
     pub(crate) async fn update(&mut self, world: &VolumeWorld<'_>) -> Result<(), Blocked> {
-        self.refs.clear();
         self.refresh = None;
         for v in world.pod["spec"]["volumes"].as_array().into_iter().flatten() {
             let name = v["name"].as_str().unwrap_or_default();
@@ -171,7 +168,6 @@ impl PodVolumes {
         of: &str,
         source: &Value,
     ) -> Result<Payload, Blocked> {
-        self.refs.insert((secret, of.to_owned()));
         let ns = object::namespace(world.pod);
         let optional = source["optional"] == true;
         let what = if secret { "secret" } else { "configmap" };

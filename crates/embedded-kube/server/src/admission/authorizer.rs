@@ -1,8 +1,9 @@
 //! `authorizer` in CEL: `authorizer.group('apps').resource('deployments').namespace('x').check('get').allowed()`.
 
+use crate::cluster::Cluster;
 use crate::verbs::Call;
 use ek_auth::User;
-use ek_auth::rbac::{Attributes, Authorizer};
+use ek_auth::rbac::Attributes;
 use ek_schema::cel::{Budget, EvalError, Host, Val};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ type Res<T> = Result<T, EvalError>;
 
 #[derive(Clone)]
 pub struct AuthorizerHost {
-    authorizer: Arc<Authorizer>,
+    cluster: Arc<Cluster>,
     user: User,
     path: Option<String>,
     group: String,
@@ -34,7 +35,7 @@ enum Stage {
 impl AuthorizerHost {
     pub fn new(call: &Call) -> AuthorizerHost {
         AuthorizerHost {
-            authorizer: call.cluster.authorizer(),
+            cluster: call.cluster.clone(),
             user: call.user.clone(),
             path: None,
             group: String::new(),
@@ -114,7 +115,7 @@ impl<'a> Host<'a> for AuthorizerHost {
             (Stage::Resource, "namespace", [n]) => next.namespace = (*n).to_owned(),
             (Stage::Resource, "name", [n]) => next.name = (*n).to_owned(),
             (Stage::Resource | Stage::Path, "check", [verb]) => {
-                let d = self.authorizer.authorize(
+                let d = self.cluster.authorizer(&self.namespace).authorize(
                     &self.user,
                     &Attributes {
                         verb,

@@ -79,6 +79,35 @@ pub fn simple_path(p: &str) -> Vec<String> {
 }
 
 /// Whether a condition of the CRD is true.
+/// What others must know of a stored definition: its group, and the names that are its own. Definitions are large, and
+/// each is compared to all others.
+pub fn names_of(bytes: &[u8]) -> Option<Value> {
+    #[derive(serde::Deserialize)]
+    struct Brief {
+        metadata: Named,
+        spec: Grouped,
+        #[serde(default)]
+        status: Accepted,
+    }
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    #[derive(serde::Deserialize)]
+    struct Grouped {
+        group: String,
+    }
+    #[derive(Default, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Accepted {
+        #[serde(default)]
+        accepted_names: Value,
+    }
+    let Brief { metadata, spec, status } = serde_json::from_slice(bytes).ok()?;
+    Some(serde_json::json!({"metadata": {"name": metadata.name}, "spec": {"group": spec.group},
+        "status": {"acceptedNames": status.accepted_names}}))
+}
+
 pub fn condition(crd: &Value, ty: &str) -> bool {
     at(crd, &["status", "conditions"])
         .and_then(Value::as_array)

@@ -199,6 +199,15 @@ pub async fn update_object(
     update::run(call, transform, options, None).await
 }
 
+/// The same for those who may find on looking that there is nothing to write; nothing then.
+pub async fn change_object(
+    call: &Call,
+    change: &(dyn Fn(&Value) -> Option<Next> + Sync),
+    options: &WriteOptions,
+) -> Result<Option<Arc<Entry>>, Status> {
+    update::change(call, change, options).await
+}
+
 /// Creates an object on the server's own behalf.
 pub async fn create_entry(call: &Call, obj: Value, options: &WriteOptions) -> Result<Arc<Entry>, Status> {
     create::create_entry(call, obj, options, false).await

@@ -145,7 +145,7 @@ fn access_review(call: &Call, spec: &Value, user: &User) -> Result<Value, Status
         let t = |k: &str| n[k].as_str().unwrap_or_default();
         Attributes { verb: t("verb"), path: Some(t("path")), ..Attributes::default() }
     };
-    let d = call.cluster.authorizer().authorize(user, &a);
+    let d = call.cluster.authorizer(a.namespace).authorize(user, &a);
     let mut out = json!({"allowed": d.allowed});
     if !d.reason.is_empty() {
         out["reason"] = json!(d.reason);
@@ -155,7 +155,7 @@ fn access_review(call: &Call, spec: &Value, user: &User) -> Result<Value, Status
 
 fn rules_review(call: &Call, spec: &Value) -> Value {
     let ns = spec["namespace"].as_str().unwrap_or_default();
-    let rules = call.cluster.authorizer().rules_for(&call.user, ns);
+    let rules = call.cluster.authorizer(ns).rules_for(&call.user, ns);
     let (paths, resources): (Vec<Rule>, Vec<Rule>) =
         rules.into_iter().partition(|r| !r.non_resource_urls.is_empty());
     let resources: Vec<Value> = resources

@@ -37,6 +37,8 @@ pub(super) enum Step {
     Write(Next),
     /// An apply found everything in place.
     Keep,
+    /// Whoever asked wants nothing of it after all.
+    Leave,
 }
 
 pub async fn put(call: &Call) -> Result<Reply, Status> {
@@ -321,6 +323,17 @@ pub async fn run(
     run_steps(call, &step, options, revision).await.map(|(entry, _)| entry)
 }
 
+/// As [`run`], for those who may find on looking that there is nothing to do; nothing then.
+pub async fn change(
+    call: &Call,
+    change: &(dyn Fn(&Value) -> Option<Next> + Sync),
+    options: &WriteOptions,
+) -> Result<Option<Arc<Entry>>, Status> {
+    let step = |old: &Value| Ok(change(old).map_or(Step::Leave, Step::Write));
+    let (entry, kept) = run_steps(call, &step, options, None).await?;
+    Ok((!kept).then_some(entry))
+}
+
 /// The loop. `revision` is the version the client insists on. Also says whether the object was kept as it is.
 pub(super) async fn run_steps(
     call: &Call,
@@ -343,6 +356,7 @@ pub(super) async fn run_steps(
             Step::Keep if call.is_current(&entry) && !entry.meta.deleting && may_keep(call) => {
                 return Ok((entry, true));
             }
+            Step::Leave => return Ok((entry, true)),
             Step::Keep => Next { object: old.clone(), applied: true },
         };
         // A patch that carries a version insists on it too.
