@@ -5,7 +5,8 @@
 //! than `replicas - maxUnavailable` would be left. What does not work is given up first, because it costs nothing.
 //!
 //! A set's `available` may be older than its `desired`: only what both allow is counted, so a step that was just taken
-//! is not taken again on old news. Machines that are going do not count; they are on their way out whoever asks.
+//! is not taken again on old news. For the surge, a machine counts until it is really on its way out: a new one is not
+//! asked for in place of an old one that its set has yet to give up. Machines that are going do not count.
 //!
 //! Rejected: proportional scaling of old and new when the size changes in the middle of a rollout. New machines are what
 //! is wanted; growth goes to them, shrinking takes the old ones.
@@ -70,8 +71,13 @@ fn total(sets: &[Set]) -> u32 {
     sets.iter().fold(0, |n, s| n.saturating_add(s.desired))
 }
 
+/// Machines that there are or will be.
+fn load(sets: &[Set]) -> u32 {
+    sets.iter().fold(0, |n, s| n.saturating_add(s.desired.max(s.live)))
+}
+
 fn rolling(wish: &Wish, sets: &mut [Set]) {
-    let all = total(sets);
+    let all = load(sets);
     if let Some(new) = sets.iter_mut().find(|s| s.current) {
         let room = wish.most().saturating_sub(all);
         new.desired = match new.desired > wish.replicas {

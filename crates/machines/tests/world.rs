@@ -11,10 +11,9 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use machines::around::{Clouds, Reach, Unreachable};
 use machines::{kinds, operate};
-use parking_lot::Mutex;
 use reconcile::{Backoff, Kind, Metrics, Options, Runtime};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -61,7 +60,6 @@ pub struct World {
     pub subscription: String,
     /// Whether machines become nodes.
     pub boots: Arc<AtomicBool>,
-    pub ready: Arc<Mutex<BTreeMap<String, String>>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     _dir: tempfile::TempDir,
 }
@@ -123,9 +121,9 @@ impl World {
         let (azure, subscription) = (connected.client, connected.subscription.unwrap());
         let ways =
             Arc::new(Ways { guest: guest.client(), azure: azure.clone(), away: AtomicBool::new(false) });
-        let (boots, ready) = (Arc::new(AtomicBool::new(true)), Arc::new(Mutex::new(BTreeMap::new())));
+        let boots = Arc::new(AtomicBool::new(true));
         tasks.push(tokio::spawn(boot(sim.world().clone(), guest.client(), boots.clone())));
-        let w = World { server, guest, sim, azure, ways, subscription, boots, ready, tasks, _dir: dir };
+        let w = World { server, guest, sim, azure, ways, subscription, boots, tasks, _dir: dir };
         w.network().await;
         w.cluster(namespace).await;
         w
@@ -337,8 +335,9 @@ impl World {
     /// Calls that changed something in Azure since a number of the journal, by method and type.
     pub fn writes(&self, after: u64) -> Vec<String> {
         let journal = self.sim.world().journal();
-        let calls =
-            journal.iter().filter(|e| e.number > after && e.method != "GET" && e.host.contains("management"));
+        let calls = journal
+            .iter()
+            .filter(|e| e.number > after && e.method != "GET" && e.path.starts_with("/subscriptions"));
         calls.map(|e| format!("{} {}", e.method, e.path)).collect()
     }
 }

@@ -3,7 +3,7 @@
 //! One watch per guest, whatever the number of its machines; nodes are found by provider id. A guest that cannot be
 //! reached is not asked again by every machine: one asks, the others wait for what it finds.
 
-use super::views::{Views, provider_word};
+use super::views::{Views, cluster_of, name, provider_word};
 use crate::around::{Reach, Unreachable};
 use crate::health::NodeCondition;
 use crate::kinds::{self, annotation};
@@ -134,6 +134,24 @@ impl Sink for Pokes {
     }
 }
 
+/// Wakes all machines of a cluster when its nodes were listed: until then, they know nothing.
+struct Arrived {
+    machines: Handle,
+    views: Arc<Views>,
+    at: Key,
+}
+
+impl Sink for Arrived {
+    fn hear(&self, _: &Source, news: News<'_>) {
+        if !matches!(news, News::Complete) {
+            return;
+        }
+        for m in self.views.machines.within(&self.at.0).iter().filter(|m| cluster_of(m) == self.at.1) {
+            self.machines.poke(&format!("{}/{}", self.at.0, name(m)));
+        }
+    }
+}
+
 /// A watch beside the main ones; it ends with this.
 struct Aside(#[allow(dead_code, reason = "ends the watch when it is dropped")] DropGuard);
 
@@ -226,7 +244,7 @@ impl Guests {
         }
         match self.reach.guest(namespace, cluster).await {
             Ok(client) => {
-                let guest = Arc::new(self.follow(namespace, client));
+                let guest = Arc::new(self.follow(namespace, cluster, client));
                 *slot = Some(Entry::There(guest.clone()));
                 Ok(guest)
             }
@@ -252,7 +270,7 @@ impl Guests {
         self.known.lock().remove(&(namespace.to_owned(), cluster.to_owned()));
     }
 
-    fn follow(&self, namespace: &str, client: Client) -> Guest {
+    fn follow(&self, namespace: &str, cluster: &str, client: Client) -> Guest {
         let nodes = Arc::new(Nodes::default());
         let mut watch = Watch::whole(&client, &kinds::NODE).into_sink(nodes.clone());
         if let Some(wakes) = self.wakes.get() {
@@ -265,6 +283,11 @@ impl Guests {
                     all
                 }
             };
+            watch = watch.wakes(Arc::new(Arrived {
+                machines: wakes.machines.clone(),
+                views: self.views.clone(),
+                at: (namespace.to_owned(), cluster.to_owned()),
+            }));
             let (of, views) = (machines.clone(), self.views.clone());
             watch = watch.wakes(wakes.machines.keys(move |o, keys| {
                 of(o).iter().for_each(|(ns, name)| keys.object(ns, name));

@@ -175,7 +175,12 @@ impl Machines {
     ) -> Result<Outcome, Failure> {
         let shared = &self.0;
         let at = kinds::MACHINE.at(namespace(seen), name(seen));
-        let (step, again) = super::drain::step(shared, seen, spec, key).await;
+        // Once the infrastructure goes, there is nothing to save any more.
+        let begun = azure.as_ref().is_none_or(|a| a.metadata.deletion_timestamp.is_some());
+        let (step, again) = match begun {
+            true => (super::drain::Step { over: true, ..super::drain::Step::default() }, None),
+            false => super::drain::step(shared, seen, spec, key).await,
+        };
         let (mut reason, mut message) = (step.reason, step.message.clone());
         let mut gone = false;
         if step.over {

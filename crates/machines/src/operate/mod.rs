@@ -43,6 +43,9 @@ pub struct Shared {
     clients: Mutex<HashMap<Place, (String, ::azure::Client)>>,
     offers: azure::Offers,
     census: azure::Census,
+    /// What Azure is busy with, by object: the status says it too, but a watch may be late with it, and the cause of a
+    /// failure is told to whoever asks about the operation and to nobody else.
+    operations: Mutex<HashMap<String, ::azure::Lro>>,
     /// AzureMachines by the Secret that they wait for.
     boots: Mutex<HashMap<Place, BTreeSet<String>>>,
     /// How often machines that are ready are looked for in Azure.

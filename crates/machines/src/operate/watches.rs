@@ -65,6 +65,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         clients: Mutex::default(),
         offers: Offers::default(),
         census: Census::default(),
+        operations: Mutex::default(),
         boots: Mutex::default(),
         look,
     });
@@ -165,6 +166,13 @@ impl Watching<'_> {
                         {
                             keys.itself(set);
                         }
+                    }
+                }))
+                // A machine that begins to go makes room for another.
+                .wakes(h.deployments.keys(|o, keys| {
+                    let owner = o.metadata.labels.as_ref().and_then(|l| l.get(kinds::label::DEPLOYMENT));
+                    if let Some(owner) = owner {
+                        keys.object(namespace(o), owner);
                     }
                 }))
                 .wakes(h.checks.keys(move |o, keys| {

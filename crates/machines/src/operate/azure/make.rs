@@ -25,20 +25,40 @@ pub async fn find(client: &azure::Client, place: &Place) -> Result<Option<Virtua
     client.arm::<VirtualMachines>().find(&place.vm).await
 }
 
+fn state(vm: &VirtualMachine) -> Option<ProvisioningState> {
+    vm.properties.as_ref().and_then(|p| p.provisioning_state.clone())
+}
+
 fn read<T: DeserializeOwned>(body: Value) -> Result<T, Trouble> {
     serde_json::from_value(body).map_err(|e| Trouble::new(Kind::Invalid, e.to_string()))
 }
 
-/// An operation, to look at it again after a restart.
-fn remembered(verb: &str, place: &Place, lro: &Lro) -> Value {
-    let data = STANDARD.encode(serde_json::to_vec(lro).unwrap_or_default());
-    json!({"type": verb, "serviceName": "virtualmachine", "name": place.vm.name(),
-        "resourceGroup": place.group.name(), "data": data})
+/// Operations, to look at them again: by whoever comes after a restart, and before the watch has caught up.
+impl AzureMachines {
+    pub(super) fn remember(&self, scope: &Scope, verb: &str, lro: &Lro) -> Value {
+        self.0.operations.lock().insert(slot(scope, verb), lro.clone());
+        let data = STANDARD.encode(serde_json::to_vec(lro).unwrap_or_default());
+        let place = &scope.place;
+        json!({"type": verb, "serviceName": "virtualmachine", "name": place.vm.name(),
+            "resourceGroup": place.group.name(), "data": data})
+    }
+
+    pub(super) fn recall(&self, scope: &Scope, verb: &str) -> Option<Lro> {
+        if let Some(lro) = self.0.operations.lock().get(&slot(scope, verb)) {
+            return Some(lro.clone());
+        }
+        let all = scope.seen.data["status"]["longRunningOperationStates"].as_array()?;
+        let op = all.iter().find(|o| o["type"] == verb)?;
+        serde_json::from_slice(&STANDARD.decode(op["data"].as_str()?).ok()?).ok()
+    }
+
+    pub(super) fn over(&self, scope: &Scope, verb: &str) {
+        self.0.operations.lock().remove(&slot(scope, verb));
+    }
 }
 
-pub fn recall(status: &Value, verb: &str) -> Option<Lro> {
-    let op = status["longRunningOperationStates"].as_array()?.iter().find(|o| o["type"] == verb)?;
-    serde_json::from_slice(&STANDARD.decode(op["data"].as_str()?).ok()?).ok()
+fn slot(scope: &Scope, verb: &str) -> String {
+    format!("{verb} {}", scope.seen.metadata.uid.as_deref().unwrap_or_default())
 }
 
 fn pause(client: &azure::Client, look: Option<std::time::Duration>) -> SignedDuration {
@@ -82,13 +102,25 @@ impl AzureMachines {
         let client = self.client(&scope.azure).await?;
         let of = |e: azure::Error| Trouble::of(&e);
         // Begun earlier, by us or by whoever was here before a restart.
-        if let Some(lro) = recall(&scope.seen.data["status"], "PUT") {
+        if let Some(lro) = self.recall(scope, "PUT") {
             let mut op: Operation<VirtualMachine> = client.arm::<VirtualMachines>().resume(lro);
             if !op.poll().await.map_err(of)? {
-                let token = remembered("PUT", &scope.place, op.token());
+                let token = self.remember(scope, "PUT", op.token());
                 return Ok(self.creating(scope, &client, Some(token), op.next_look()));
             }
-            let vm = op.wait().await.map_err(of)?;
+            let ended = op.wait().await.map_err(of);
+            let passing = ended.as_ref().is_err_and(|t| !t.terminal);
+            if !passing {
+                self.over(scope, "PUT");
+            }
+            let vm = match ended {
+                // Operations are forgotten after a day; what they made counts.
+                Err(t) if t.terminal => match find(&client, &scope.place).await {
+                    Ok(Some(vm)) if state(&vm) == Some(ProvisioningState::Succeeded) => vm,
+                    _ => return Err(t),
+                },
+                other => other?,
+            };
             return self.finish(scope, &client, &vm).await;
         }
         match find(&client, &scope.place).await.map_err(of)? {
@@ -109,7 +141,7 @@ impl AzureMachines {
                 format!("a virtual machine {} exists and does not belong to this cluster", scope.place.vm);
             return Err(Trouble::new(Kind::Taken, message));
         }
-        match vm.properties.as_ref().and_then(|p| p.provisioning_state.clone()) {
+        match state(vm) {
             Some(ProvisioningState::Running(_)) => Ok(self.creating(scope, client, None, None)),
             Some(ProvisioningState::Failed | ProvisioningState::Canceled) => {
                 let view =
@@ -187,7 +219,7 @@ impl AzureMachines {
             let vm = op.wait().await.map_err(of)?;
             return self.finish(scope, client, &vm).await;
         }
-        let token = remembered("PUT", place, op.token());
+        let token = self.remember(scope, "PUT", op.token());
         Ok(self.creating(scope, client, Some(token), op.next_look()))
     }
 

@@ -13,7 +13,7 @@ use azure::{Condition, Operation};
 use futures::future::try_join_all;
 use jiff::SignedDuration;
 use reconcile::{Failure, Outcome};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 impl AzureMachines {
     pub(super) async fn remove(
@@ -44,6 +44,7 @@ impl AzureMachines {
         };
         match Box::pin(self.unmake(&scope)).await {
             Ok(None) => {
+                ["PUT", "DELETE"].iter().for_each(|verb| self.over(&scope, verb));
                 self.0.applier.remove_finalizer(&at, seen, finalizer::AZURE_MACHINE).await?;
                 Ok(Outcome::Done)
             }
@@ -82,21 +83,19 @@ impl AzureMachines {
             })
         };
         let of = |e: azure::Error| Trouble::of(&e);
-        let token = |op: &Operation<Value>| {
-            let data = serde_json::to_vec(op.token()).unwrap_or_default();
-            let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, data);
-            json!({"type": "DELETE", "serviceName": "virtualmachine", "name": place.vm.name(),
-                "resourceGroup": place.group.name(), "data": data})
-        };
-        if let Some(lro) = super::make::recall(&scope.seen.data["status"], "DELETE") {
+        if let Some(lro) = self.recall(scope, "DELETE") {
             let mut op: Operation<Value> = client.resume(lro);
             match op.poll().await {
-                Ok(false) => return Ok(going(Some(token(&op)), op.next_look())),
+                Ok(false) => {
+                    let token = self.remember(scope, "DELETE", op.token());
+                    return Ok(going(Some(token), op.next_look()));
+                }
                 // However it ended, what is there decides.
                 Ok(true) => {}
                 Err(e) if e.is_transient() => return Err(of(e)),
                 Err(_) => {}
             }
+            self.over(scope, "DELETE");
         }
         let Some(vm) = machines.find(&place.vm).await.map_err(of)? else { return Ok(None) };
         if !place.is_ours(vm.tags.as_ref()) {
@@ -109,7 +108,10 @@ impl AzureMachines {
         }
         match machines.begin_delete(&place.vm, &Condition::Always).await {
             Ok(op) if op.is_done() => Ok(None),
-            Ok(op) => Ok(going(Some(token(&op)), op.next_look())),
+            Ok(op) => {
+                let token = self.remember(scope, "DELETE", op.token());
+                Ok(going(Some(token), op.next_look()))
+            }
             Err(e) if e.is_not_found() => Ok(None),
             Err(e) => Err(of(e)),
         }
