@@ -188,10 +188,10 @@ async fn make(w: &World, corner: &Corner) -> Result<(), Error> {
     if w.api(&kinds::CLUSTER, ns).get_opt("demo-x").await.unwrap().is_none() {
         w.cluster(ns).await;
     }
-    let mut pool = World::pool(ns, 2);
+    let mut pool = World::pool(ns, 1);
     pool["metadata"]["name"] = json!(format!("{ns}-pool"));
     _ = create(&w.server.client(), &kinds::DEPLOYMENT, pool).await;
-    w.settled(ns, 2).await;
+    w.settled(ns, 1).await;
     corner.made.store(true, Ordering::SeqCst);
     Ok(())
 }
@@ -203,7 +203,7 @@ async fn roll(w: &World, corner: &Corner) -> Result<(), Error> {
     }
     let next = json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "t2"}}}}});
     w.patch(&kinds::DEPLOYMENT, ns, &format!("{ns}-pool"), next).await;
-    w.settled(ns, 2).await;
+    w.settled(ns, 1).await;
     let all = counted(w, corner).await;
     corner.complete.lock().get_or_insert(all);
     Ok(())

@@ -31,7 +31,7 @@ async fn a_settled_pool_is_reconciled_without_a_write_and_with_one_list_of_azure
     w.settled(NS, n.into()).await;
     let made = writes.load(Ordering::SeqCst);
     // Per machine: Machine, AzureMachine, its id twice, and a handful of statuses.
-    assert!(made <= 20 * n as usize + 40, "{made} writes for {n} machines");
+    assert!(made <= 14 * n as usize + 60, "{made} writes for {n} machines");
     let journal = w.sim.world().journal();
     let lists = |what: &str| journal.iter().filter(|e| e.method == "GET" && e.path.ends_with(what)).count();
     assert!(

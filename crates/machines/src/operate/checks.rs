@@ -33,7 +33,8 @@ impl Checks {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.checks.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.views.paused(&seen) || seen.metadata.deletion_timestamp.is_some() {
+        if shared.is_stale(&seen) || shared.views.paused(&seen) || seen.metadata.deletion_timestamp.is_some()
+        {
             return Ok(Outcome::Done);
         }
         let spec: MachineHealthCheckSpec = typed(&seen, "spec")?;
@@ -54,7 +55,6 @@ impl Checks {
         }
         let at = kinds::CHECK.at(ns, n);
         shared
-            .applier
             .status(&at, &seen, |o| {
                 status(&o.data["status"], seen.metadata.generation, &spec, &targets, sick, allowance, now)
             })
@@ -97,7 +97,6 @@ impl Checks {
             || has_annotation(machine, annotation::PAUSED);
         let at = kinds::MACHINE.at(namespace(machine), name(machine));
         self.0
-            .applier
             .status(&at, machine, |o| {
                 let mut status =
                     o.data.get("status").filter(|s| s.is_object()).cloned().unwrap_or_else(|| json!({}));

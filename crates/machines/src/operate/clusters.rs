@@ -32,7 +32,7 @@ impl Clusters {
             return Ok(Outcome::Done);
         };
         let at = kinds::CLUSTER.at(ns, n);
-        if seen.data["spec"]["paused"] == true {
+        if shared.is_stale(&seen) || seen.data["spec"]["paused"] == true {
             return Ok(Outcome::Done);
         }
         if seen.metadata.deletion_timestamp.is_some() {
@@ -48,7 +48,7 @@ impl Clusters {
             let names: Vec<String> =
                 left.iter().take(5).map(|(k, o)| format!("{} {}", k.kind, name(o))).collect();
             let message = format!("{} objects of the cluster are left: {}", left.len(), names.join(", "));
-            shared.applier.status(&at, &seen, |o| status(o, false, Some(&message), now)).await?;
+            shared.status(&at, &seen, |o| status(o, false, Some(&message), now)).await?;
             return Ok(Outcome::Waiting {
                 on: vec![Waiting::new("its machines to be gone", message, now)],
                 again: None,
@@ -61,7 +61,7 @@ impl Clusters {
         let ready =
             shared.views.azure_clusters.get(ns, infra).is_some_and(|a| a.data["status"]["ready"] == true);
         let now = shared.clock.now();
-        shared.applier.status(&at, &seen, |o| status(o, ready, None, now)).await?;
+        shared.status(&at, &seen, |o| status(o, ready, None, now)).await?;
         Ok(Outcome::Done)
     }
 

@@ -62,7 +62,7 @@ impl Deployments {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.deployments.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.views.paused(&seen) {
             return Ok(Outcome::Done);
         }
         let at = kinds::DEPLOYMENT.at(ns, n);
@@ -171,7 +171,6 @@ impl Deployments {
             let desired = is_of(set, &look.hash).then(|| self.desired(look, *size, revision));
             let size = *size;
             let changed = shared
-                .writer
                 .change(&kinds::SET, set, |o| match desired {
                     Some(d) => {
                         o["spec"] = d["spec"].clone();
@@ -188,7 +187,6 @@ impl Deployments {
         }
         let mark = revision.to_string();
         let marked = shared
-            .writer
             .change(&kinds::DEPLOYMENT, &look.seen, |o| {
                 o["metadata"]["annotations"][annotation::REVISION] = json!(mark);
             })
@@ -266,7 +264,7 @@ impl Deployments {
         for set in &look.sets {
             machines.extend(self.0.views.machines_of("MachineSet", set));
         }
-        self.0.applier.status(&at, &look.seen, |o| status(o, look, &machines, now)).await?;
+        self.0.status(&at, &look.seen, |o| status(o, look, &machines, now)).await?;
         Ok(())
     }
 }

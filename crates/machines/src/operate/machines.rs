@@ -48,7 +48,7 @@ impl Machines {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.machines.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.views.paused(&seen) {
             return Ok(Outcome::Done);
         }
         let spec: MachineSpec = typed(&seen, "spec")?;
@@ -65,7 +65,7 @@ impl Machines {
             self.take(&seen, azure).await?;
         }
         let facts_infra = infra(azure.as_ref());
-        if let Changed::Written | Changed::Overtaken = self.follow(&seen, &facts_infra).await? {
+        if let Changed::Written(_) | Changed::Overtaken = self.follow(&seen, &facts_infra).await? {
             return Ok(Outcome::Done);
         }
         let (node, away) = self.node(&seen, &spec).await;
@@ -82,7 +82,7 @@ impl Machines {
             going: None,
         };
         let now = shared.clock.now();
-        shared.applier.status(&at, &seen, |o| life::status(&o.data["status"], &facts, now)).await?;
+        shared.status(&at, &seen, |o| life::status(&o.data["status"], &facts, now)).await?;
         Ok(match waits {
             true => Outcome::Waiting {
                 on: vec![Waiting::new(format!("the API of cluster {ns}/{}", spec.cluster_name), hint, now)],
@@ -98,7 +98,6 @@ impl Machines {
             return Ok(());
         }
         self.0
-            .writer
             .change(&kinds::AZURE_MACHINE, azure, |o| {
                 own(o, &kinds::MACHINE, machine);
                 o["metadata"]["labels"][label::CLUSTER] = json!(cluster_of(machine));
@@ -115,7 +114,6 @@ impl Machines {
         };
         let changed = self
             .0
-            .writer
             .change(&kinds::MACHINE, machine, |o| {
                 o["metadata"]["labels"][label::CLUSTER] = json!(cluster_of(machine));
                 if let Some(id) = id {
@@ -220,7 +218,7 @@ impl Machines {
             going: Some(going),
         };
         let now = shared.clock.now();
-        shared.applier.status(&at, seen, |o| life::status(&o.data["status"], &facts, now)).await?;
+        shared.status(&at, seen, |o| life::status(&o.data["status"], &facts, now)).await?;
         let on = vec![Waiting::new(format!("machine {key} to go ({reason})"), message, now)];
         let again = again.or_else(|| azure.is_none().then_some(SignedDuration::from_secs(2)));
         Ok(Outcome::Waiting { on, again })

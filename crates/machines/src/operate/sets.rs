@@ -52,7 +52,7 @@ impl Sets {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.sets.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.views.paused(&seen) {
             return Ok(Outcome::Done);
         }
         let at = kinds::SET.at(ns, n);
@@ -153,8 +153,7 @@ impl Sets {
             if !ours || m.metadata.deletion_timestamp.is_some() || controller(&m).is_some() {
                 continue;
             }
-            let changed =
-                shared.writer.change(&kinds::MACHINE, &m, |o| own(o, &kinds::SET, &look.seen)).await?;
+            let changed = shared.change(&kinds::MACHINE, &m, |o| own(o, &kinds::SET, &look.seen)).await?;
             any |= !matches!(changed, Changed::Same);
         }
         Ok(any)
@@ -293,7 +292,6 @@ impl Sets {
         let Some(before) = before else { return Ok(()) };
         let wanted = self.manifest(look, name(machine));
         self.0
-            .writer
             .change(&kinds::MACHINE, machine, |o| {
                 for field in ["labels", "annotations"] {
                     let new = wanted["metadata"][field].as_object().cloned().unwrap_or_default();
@@ -346,7 +344,7 @@ impl Sets {
         let next = due.iter().filter(|d| **d > now).min().map(|d| d.duration_since(now));
         let counts = [look.machines.len(), ready.len(), available].map(|n| int(n as u32));
         let at = kinds::SET.at(namespace(&look.seen), name(&look.seen));
-        self.0.applier.status(&at, &look.seen, |o| status(o, look, counts, error.as_deref(), now)).await?;
+        self.0.status(&at, &look.seen, |o| status(o, look, counts, error.as_deref(), now)).await?;
         Ok(next)
     }
 }

@@ -66,6 +66,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         offers: Offers::default(),
         census: Census::default(),
         operations: Mutex::default(),
+        versions: Mutex::default(),
         boots: Mutex::default(),
         look,
     });

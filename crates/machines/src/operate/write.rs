@@ -28,7 +28,7 @@ pub struct Writer(Client);
 pub enum Changed {
     /// It was so already.
     Same,
-    Written,
+    Written(Box<DynamicObject>),
     /// Somebody was quicker, or it is gone: a watch will tell.
     Overtaken,
 }
@@ -85,7 +85,7 @@ impl Writer {
             (m.namespace.as_deref().unwrap_or_default(), m.name.as_deref().unwrap_or_default());
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match kind.api(&self.0, namespace).patch(name, &params, &Patch::Merge(&patch)).await {
-            Ok(_) => Ok(Changed::Written),
+            Ok(o) => Ok(Changed::Written(Box::new(o))),
             Err(kube::Error::Api(s)) if matches!(s.code, 404 | 409) => Ok(Changed::Overtaken),
             Err(e) => Err(Self::failed("change", kind, namespace, name)(e)),
         }

@@ -263,17 +263,15 @@ impl AzureMachines {
     ) -> Result<Came, Trouble> {
         let place = &scope.place;
         let id = vm.id.clone().unwrap_or_else(|| place.vm.clone());
+        let mut fresh = None;
         if scope.spec.provider_id.is_none() {
             // As Azure names it: nodes carry that spelling.
             let id = format!("azure://{}", canonical(&id, place));
-            let changed = self
-                .0
-                .writer
-                .change(&kinds::AZURE_MACHINE, &scope.seen, |o| o["spec"]["providerID"] = json!(id))
-                .await;
-            match changed {
+            let kind = kinds::AZURE_MACHINE;
+            match self.0.change(&kind, &scope.seen, |o| o["spec"]["providerID"] = json!(id)).await {
                 Ok(Changed::Overtaken) => return Ok(self.creating(scope, client, None, None)),
-                Ok(_) => {}
+                Ok(Changed::Written(live)) => fresh = Some(live),
+                Ok(Changed::Same) => {}
                 Err(e) => return Err(Trouble::new(Kind::Other, reconcile::chain(&e).to_string())),
             }
         }
@@ -284,7 +282,7 @@ impl AzureMachines {
             let ips = configs.into_iter().filter_map(|c| c.properties?.private_ip_address);
             addresses.extend(ips.map(|ip| json!({"type": "InternalIP", "address": ip})));
         }
-        Ok(Came::Ready { addresses: json!(addresses) })
+        Ok(Came::Ready { addresses: json!(addresses), fresh })
     }
 }
 

@@ -64,8 +64,10 @@ enum Came {
         operation: Option<Value>,
         again: SignedDuration,
     },
+    /// `fresh` is the object after our own last write.
     Ready {
         addresses: Value,
+        fresh: Option<Box<DynamicObject>>,
     },
     Troubled(Trouble),
 }
@@ -75,7 +77,7 @@ impl AzureMachines {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.azure_machines.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.views.paused(&seen) {
             return Ok(Outcome::Done);
         }
         let scope = self.scope(&seen);
@@ -169,7 +171,11 @@ impl AzureMachines {
         let shared = &self.0;
         let now = shared.clock.now();
         let at = kinds::AZURE_MACHINE.at(namespace(seen), name(seen));
-        shared.applier.status(&at, seen, |o| status(o, &came, now)).await?;
+        let latest = match &came {
+            Came::Ready { fresh: Some(fresh), .. } => fresh,
+            _ => &**seen,
+        };
+        shared.status(&at, latest, |o| status(o, &came, now)).await?;
         Ok(match came {
             Came::Waits(_, message) => {
                 Outcome::Waiting { on: vec![Waiting::new("what it is made from", message, now)], again: None }
@@ -219,7 +225,7 @@ fn status(o: &DynamicObject, came: &Came, now: jiff::Timestamp) -> Value {
         status["vmState"] = json!(state);
     }
     match came {
-        Came::Ready { addresses } => {
+        Came::Ready { addresses, .. } => {
             (status["ready"], status["addresses"]) = (json!(true), addresses.clone());
         }
         Came::Troubled(t) if t.terminal && !going => {
