@@ -168,12 +168,13 @@ impl World {
         let ready = json!({"status": {"ready": true}});
         let api = self.api(&kinds::AZURE_CLUSTER, ns);
         api.patch_status("demo", &PatchParams::default(), &Patch::Merge(&ready)).await.unwrap();
-        self.create(&kinds::CLUSTER, json!({"metadata": {"name": "demo-x", "namespace": ns}, "spec": {
-            "infrastructureRef": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "AzureCluster", "name": "demo", "namespace": ns}}}))
-            .await;
         self.create(&kinds::SECRET, json!({"metadata": {"name": "user-data", "namespace": ns}, "stringData": {"value": "{\"ignition\":{}}"}}))
             .await;
         self.template(ns, "t1", json!({})).await;
+        // Last: who finds it finds all.
+        self.create(&kinds::CLUSTER, json!({"metadata": {"name": "demo-x", "namespace": ns}, "spec": {
+            "infrastructureRef": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "AzureCluster", "name": "demo", "namespace": ns}}}))
+            .await;
     }
 
     pub async fn template(&self, ns: &str, name: &str, more: Value) {
