@@ -8,10 +8,12 @@ mod aside;
 mod fetch;
 mod releases;
 mod remove;
+mod shard;
 mod uids;
 mod views;
 mod watches;
 
+pub use shard::Shard;
 pub use views::Views;
 pub use watches::{MANAGER, Setup, start, start_with};
 
@@ -55,6 +57,7 @@ pub struct Operator {
     releases: Releases,
     verdicts: Verdicts,
     groups: remove::Groups,
+    shard: Shard,
 }
 
 impl Controller for Operator {
@@ -101,6 +104,10 @@ impl Operator {
             self.forget(key);
             return Ok(Outcome::Done);
         };
+        if !self.shard.covers(&seen.metadata) {
+            self.forget(key);
+            return Ok(Outcome::Done);
+        }
         let hc: HostedCluster = serde_json::from_value(serde_json::to_value(&*seen)?)?;
         if seen.metadata.deletion_timestamp.is_some() {
             return self.remove(&seen, &hc).await;
@@ -276,6 +283,7 @@ impl Operator {
                 openshift: management.openshift,
                 uid,
                 minor: management.minor,
+                blocked: self.around.blocked(),
             },
             given: Default::default(),
             vault_reader: self.around.vault_reader(),
@@ -416,6 +424,11 @@ fn bound(seen: &DynamicObject, mut patch: Value) -> Value {
 }
 
 impl Operator {
+    /// Whether a cluster is ours to keep.
+    pub fn covers(&self, cluster: &DynamicObject) -> bool {
+        self.shard.covers(&cluster.metadata)
+    }
+
     /// What [`crate::explain`] needs, from views and from what this controller waits for.
     pub fn facts(
         &self,
