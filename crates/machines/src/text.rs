@@ -1,33 +1,10 @@
 //! Small readings of Kubernetes' texts: durations, selectors, times, counts.
 
 use apis::common::{IntOrString, LabelSelector};
+pub use apis::duration::go_duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
-
-/// `1h30m`, `10m`, `45s`, `1.5h`, `300ms`. Nothing for what is none.
-pub fn go_duration(text: &str) -> Option<SignedDuration> {
-    let mut rest = text.trim();
-    if rest == "0" {
-        return Some(SignedDuration::ZERO);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total = 0.0_f64;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        // Milliseconds before minutes: the longer unit is looked for first.
-        let units =
-            [("ms", 0.001), ("us", 0.000_001), ("ns", 0.000_000_001), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
-        let (unit, seconds) = units.into_iter().find(|(u, _)| rest.starts_with(u))?;
-        total += number * seconds;
-        rest = &rest[unit.len()..];
-    }
-    SignedDuration::try_from_secs_f64(total).ok()
-}
 
 /// Whether labels are selected. A selector that selects everything selects nothing here: a set that takes every machine
 /// of its namespace is a mistake, and an expensive one.
@@ -96,18 +73,6 @@ pub fn after(t: Timestamp, by: SignedDuration) -> Timestamp {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn durations_of_go() {
-        for (text, seconds) in
-            [("10m", 600), ("1h30m", 5400), ("45s", 45), ("1.5h", 5400), ("0", 0), ("8m0s", 480)]
-        {
-            assert_eq!(go_duration(text), Some(SignedDuration::from_secs(seconds)), "{text}");
-        }
-        for bad in ["", "ten", "10", "10x", "m", "-5m"] {
-            assert_eq!(go_duration(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn selectors_select_what_they_say_and_never_everything() {
