@@ -150,6 +150,16 @@ pub enum ServeWhat {
         zaffre serve control-plane-operator --namespace clusters-demo --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
         kubectl -n clusters-demo get controlplanecomponents")]
     ControlPlaneOperator(operators::ControlPlaneOperatorArgs),
+    /// The machines of hosted clusters: Cluster API's kinds, and virtual machines in Azure
+    ///
+    /// Keeps MachineDeployments, MachineSets, Machines, MachineHealthChecks and AzureMachines: makes, rolls, repairs and
+    /// removes virtual machines with their interfaces and disks, as the AzureClusterIdentity of each cluster. It takes the
+    /// place of upstream's controllers (--machines=builtin); not to be run beside them. Of several, one works; the others
+    /// stand by.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve machines --namespace clusters-demo --kubeconfig kc\n  \
+        kubectl -n clusters-demo get machines,azuremachines -w")]
+    Machines(operators::MachinesArgs),
     /// The config operator of one hosted cluster: between its control plane and the cluster itself
     ///
     /// Keeps in the guest what the HostedCluster decides (configuration, authorities, pull secrets, credentials, agents on

@@ -79,6 +79,14 @@ impl<T> Operation<T> {
         matches!(self.next, Step::Done(_) | Step::Failed(_))
     }
 
+    /// How long Azure wants us to wait before the next [`Operation::poll`]; nothing once it is over.
+    pub fn next_look(&self) -> Option<Duration> {
+        match &self.next {
+            Step::Poll { after, .. } => Some(*after),
+            Step::Done(_) | Step::Failed(_) => None,
+        }
+    }
+
     async fn get(&self, url: &str) -> Result<Answer, Error> {
         self.client.send(Call::new(Method::GET, url).correlation(&self.lro.correlation)).await
     }

@@ -113,6 +113,27 @@ pub struct HypershiftOperatorArgs {
     pub operator: Operator,
 }
 
+#[derive(Debug, Args)]
+pub struct MachinesArgs {
+    /// The namespace of one control plane, and nothing outside of it; all namespaces if not given
+    #[arg(long, env = "MY_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Where the Lease is by which one of several works, if no namespace is given
+    #[arg(long, value_name = "NAMESPACE", default_value = "hypershift")]
+    pub lease_namespace: String,
+    /// Token of the workload identity that machines are made with
+    #[arg(long, env = "AZURE_FEDERATED_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// How often machines that are ready are looked for in Azure, in seconds: one list per resource group
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(10..=86400))]
+    pub look: i64,
+    /// Serve /metrics here
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081", value_parser = address)]
+    pub metrics_address: SocketAddr,
+    #[command(flatten)]
+    pub operator: Operator,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,184 @@
+//! Two things that a view cannot do: finding objects by something other than their name, and remembering what was asked
+//! of the server and not yet heard of.
+
+use kube::core::DynamicObject;
+use parking_lot::{Mutex, RwLock};
+use reconcile::{News, Sink, Source};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+pub type Place = (String, String);
+
+pub fn place(o: &DynamicObject) -> Place {
+    (o.metadata.namespace.clone().unwrap_or_default(), o.metadata.name.clone().unwrap_or_default())
+}
+
+type Map = Box<dyn Fn(&DynamicObject) -> Vec<String> + Send + Sync>;
+
+/// Objects by words that a function finds in them. Attach to one watch.
+pub struct Index {
+    map: Map,
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    words: HashMap<Place, Vec<String>>,
+    places: HashMap<String, BTreeSet<Place>>,
+    list: Option<HashSet<Place>>,
+}
+
+impl Inner {
+    fn put(&mut self, at: Place, words: Vec<String>) {
+        self.forget(&at);
+        for w in &words {
+            self.places.entry(w.clone()).or_default().insert(at.clone());
+        }
+        self.words.insert(at, words);
+    }
+
+    fn forget(&mut self, at: &Place) {
+        for w in self.words.remove(at).into_iter().flatten() {
+            if let Some(set) = self.places.get_mut(&w) {
+                set.remove(at);
+                if set.is_empty() {
+                    self.places.remove(&w);
+                }
+            }
+        }
+    }
+}
+
+impl Index {
+    pub fn new(map: impl Fn(&DynamicObject) -> Vec<String> + Send + Sync + 'static) -> Arc<Index> {
+        Arc::new(Index { map: Box::new(map), inner: RwLock::default() })
+    }
+
+    /// In order of name.
+    pub fn get(&self, word: &str) -> Vec<Place> {
+        self.inner.read().places.get(word).map(|s| s.iter().cloned().collect()).unwrap_or_default()
+    }
+}
+
+impl Sink for Index {
+    fn hear(&self, _: &Source, news: News<'_>) {
+        let mut inner = self.inner.write();
+        match news {
+            News::Begin => inner.list = Some(HashSet::new()),
+            News::Listed(o) | News::Changed(o) => {
+                let at = place(o);
+                if let Some(list) = inner.list.as_mut() {
+                    list.insert(at.clone());
+                }
+                inner.put(at, (self.map)(o));
+            }
+            News::Gone(o) => inner.forget(&place(o)),
+            News::Complete => {
+                let Some(list) = inner.list.take() else { return };
+                let gone: Vec<Place> = inner.words.keys().filter(|p| !list.contains(*p)).cloned().collect();
+                for at in gone {
+                    inner.forget(&at);
+                }
+            }
+        }
+    }
+}
+
+/// `kind/namespace/name` of an object's controller, or `orphan/namespace`.
+pub fn owner_word(o: &DynamicObject) -> String {
+    let namespace = o.metadata.namespace.as_deref().unwrap_or_default();
+    match controller(o) {
+        Some((kind, name)) => format!("{kind}/{namespace}/{name}"),
+        None => format!("orphan/{namespace}"),
+    }
+}
+
+/// Kind and name.
+pub fn controller(o: &DynamicObject) -> Option<(&str, &str)> {
+    let owners = o.metadata.owner_references.iter().flatten();
+    owners.filter(|r| r.controller == Some(true)).map(|r| (&*r.kind, &*r.name)).next()
+}
+
+/// Whether this very object is its controller.
+pub fn is_controlled_by(o: &DynamicObject, owner: &DynamicObject) -> bool {
+    let owners = o.metadata.owner_references.iter().flatten();
+    owners.filter(|r| r.controller == Some(true)).any(|r| Some(&r.uid) == owner.metadata.uid.as_ref())
+}
+
+/// What was asked of the server, until a watch tells of it. Without this, a controller that is woken before the watch
+/// has caught up would make a machine twice, or take away one too many.
+#[derive(Default)]
+pub struct Expected(Mutex<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    /// Who wants it to be there, and in which round of lists it was asked for.
+    made: HashMap<Place, (String, u64)>,
+    /// By uid.
+    gone: HashMap<Place, String>,
+    round: u64,
+    began: u64,
+}
+
+impl Expected {
+    /// Before it is asked for.
+    pub fn make(&self, at: &Place, owner: &str) {
+        let mut asked = self.0.lock();
+        let round = asked.round;
+        asked.made.insert(at.clone(), (owner.to_owned(), round));
+    }
+
+    /// It was refused, and is not there.
+    pub fn refused(&self, at: &Place) {
+        self.0.lock().made.remove(at);
+    }
+
+    pub fn made_for(&self, owner: &str) -> Vec<Place> {
+        self.0.lock().made.iter().filter(|(_, (o, _))| o == owner).map(|(p, _)| p.clone()).collect()
+    }
+
+    pub fn is_made(&self, at: &Place) -> bool {
+        self.0.lock().made.contains_key(at)
+    }
+
+    pub fn delete(&self, at: &Place, uid: &str) {
+        self.0.lock().gone.insert(at.clone(), uid.to_owned());
+    }
+
+    pub fn kept(&self, at: &Place) {
+        self.0.lock().gone.remove(at);
+    }
+
+    pub fn is_going(&self, o: &DynamicObject) -> bool {
+        self.0.lock().gone.get(&place(o)).is_some_and(|uid| Some(uid) == o.metadata.uid.as_ref())
+    }
+}
+
+impl Sink for Expected {
+    fn hear(&self, _: &Source, news: News<'_>) {
+        let mut asked = self.0.lock();
+        match news {
+            News::Begin => {
+                asked.began = asked.round;
+                asked.round += 1;
+            }
+            News::Listed(o) | News::Changed(o) => {
+                let at = place(o);
+                asked.made.remove(&at);
+                if o.metadata.deletion_timestamp.is_some() || asked.gone.get(&at) != o.metadata.uid.as_ref() {
+                    asked.gone.remove(&at);
+                }
+            }
+            News::Gone(o) => {
+                let at = place(o);
+                asked.made.remove(&at);
+                asked.gone.remove(&at);
+            }
+            // What was asked for before the list began and is not in it has come and gone.
+            News::Complete => {
+                let began = asked.began;
+                asked.made.retain(|_, (_, round)| *round > began);
+            }
+        }
+    }
+}
