@@ -176,7 +176,13 @@ async fn operators_are_processes_with_the_rights_of_their_pods() {
     let image = format!("--image={image}");
     let begin = |pod: &str| {
         let here = ["--metrics-addr=127.0.0.1:0", "--health-address=127.0.0.1:0"];
-        kit.start(&words, pod, "hypershift", true, &[here[0], here[1], &config, &image, "--lease-duration=10"])
+        kit.start(
+            &words,
+            pod,
+            "hypershift",
+            true,
+            &[here[0], here[1], &config, &image, "--lease-duration=10"],
+        )
     };
     let leases: Api<Lease> = Api::namespaced(kit.client(), "hypershift");
     let first = begin("operator-a");
