@@ -168,7 +168,7 @@ async fn one_story(w: &World, stage: &str, state: State) -> explain::Node {
         }
     };
     let tree = explain::explain(&facts);
-    let drawn = explain::text(&tree, Timestamp::now(), true);
+    let drawn = explain::text(&tree, clock::system().now(), true);
     assert_eq!(tree.state, state, "{stage}\n{drawn}");
     let said = &facts.cluster["status"]["conditions"];
     let found = |kind: &str| {
@@ -233,7 +233,7 @@ async fn three_ways_to_look_tell_one_story() {
     held.push("test/held".into());
     w.patch(&kinds::PLANE, "clusters-demo", "demo", json!({"metadata": {"finalizers": held}})).await;
     w.api(&kinds::CLUSTER, "clusters").delete("demo", &Default::default()).await.unwrap();
-    w.clock.advance(Timestamp::now().duration_since(clock::Clock::now(&*w.clock)));
+    w.clock.advance(clock::system().now().duration_since(clock::Clock::now(&*w.clock)));
     for (stage, reason, state) in [
         ("deleting", "ControlPlaneDeleting", State::Waiting),
         ("blocked", "ControlPlaneDeadlineExceeded", State::Blocked),
