@@ -1,6 +1,6 @@
 //! NetworkPolicies of a control plane: who may talk to whom in its namespace.
 
-use crate::scope::{Reach, Scope};
+use crate::scope::{Publish, Reach, Scope};
 use serde_json::{Value, json};
 
 fn policy(scope: &Scope, name: &str, spec: Value) -> Value {
@@ -43,6 +43,15 @@ pub fn policies(scope: &Scope) -> Vec<Value> {
         ),
         policy(scope, "private-router", router(&scope.management.blocked)),
     ];
+    if scope.oauth() && scope.endpoints.oauth.publish == Publish::LoadBalancer {
+        // A balancer comes from outside; Routes come from the ingress.
+        list.push(policy(
+            scope,
+            "loadbalancer-oauth",
+            json!({"podSelector": app("oauth-openshift"), "policyTypes": ["Ingress"],
+                "ingress": [{"ports": [{"port": 6443, "protocol": "TCP"}]}]}),
+        ));
+    }
     if scope.identity.managed() && scope.reach != Reach::Private {
         list.push(policy(
             scope,

@@ -16,7 +16,7 @@ fn files(scope: &Scope) -> BTreeMap<String, String> {
     let rendered = render(scope, &Names).unwrap();
     let mut files: BTreeMap<String, String> =
         rendered.iter().map(|r| (format!("{}.yaml", r.name), yaml(&r.objects))).collect();
-    files.insert("network-policies.yaml".into(), yaml(&policies(scope, &["10.0.0.1/32".into()])));
+    files.insert("network-policies.yaml".into(), yaml(&policies(scope)));
     files.insert("published.yaml".into(), yaml(&publish::objects(scope)));
     files
 }
@@ -138,7 +138,22 @@ fn variants() -> Vec<(&'static str, Scope)> {
         (
             "self-managed-old-management",
             Scope {
-                management: Management { openshift: true, uid: None, minor: 28, blocked: Vec::new() },
+                management: Management {
+                    openshift: true,
+                    uid: None,
+                    minor: 28,
+                    blocked: vec!["10.0.0.1/32".into()],
+                },
+                ..self_managed()
+            },
+        ),
+        (
+            "self-managed-oauth-balancer",
+            Scope {
+                endpoints: Endpoints {
+                    oauth: Endpoint { publish: Publish::LoadBalancer, ..self_managed().endpoints.oauth },
+                    ..self_managed().endpoints
+                },
                 ..self_managed()
             },
         ),

@@ -325,6 +325,28 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
     w.settled().await;
     let repaired = w.applies() - before;
     assert!((2..60).contains(&repaired), "{repaired} objects were applied to repair two");
+
+    // A component that is not wanted any more goes with all it had, and comes back when it is.
+    let own = [
+        w.api("apps", "v1", "Deployment", "deployments"),
+        w.api("", "v1", "Service", "services"),
+        w.api("", "v1", "ServiceAccount", "serviceaccounts"),
+        w.api("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+        components,
+    ];
+    for (word, wanted) in [(json!("true"), false), (Value::Null, true)] {
+        let change =
+            json!({"metadata": {"annotations": {"hypershift.openshift.io/disable-ignition-server": word}}});
+        w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+        for api in &own {
+            let so = move |o: Option<&DynamicObject>| o.is_some() == wanted;
+            let wait = kube::runtime::wait::await_condition(api.clone(), "ignition-server", so);
+            tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
+        }
+        w.settled().await;
+        let services = w.api("", "v1", "Service", "services").list(&Default::default()).await.unwrap();
+        assert!(services.items.iter().any(|s| s.metadata.name.as_deref() == Some("etcd-client")));
+    }
     w.stop.cancel();
 }
 

@@ -93,7 +93,12 @@ pub fn self_managed() -> Scope {
         catalogs_here: true,
         pods: Pods::default(),
         annotations: BTreeMap::new(),
-        management: Management { openshift: false, uid: Some(1001), minor: 34, blocked: Vec::new() },
+        management: Management {
+            openshift: false,
+            uid: Some(1001),
+            minor: 34,
+            blocked: vec!["10.0.0.1/32".into()],
+        },
         metrics_forwarding: false,
         fips: false,
         trust_bundle: None,

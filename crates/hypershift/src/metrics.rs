@@ -3,6 +3,10 @@
 //! Durations grow while nobody reconciles, so everything is computed when it is asked for, from what views hold: there
 //! is nothing to keep up to date and nothing to forget.
 
+mod further;
+
+pub use further::{TRANSITIONS, reached};
+
 use crate::naming;
 use crate::operate::{Operator, Views};
 use apis::conditions::hosted_cluster as c;
@@ -68,10 +72,12 @@ pub fn text(operator: &Operator, now: Timestamp) -> String {
     let mut page = Page::default();
     let mut by_identity: BTreeMap<&str, u32> = BTreeMap::new();
     let mut failures: BTreeMap<String, u32> = BTreeMap::new();
+    let mut all: Vec<HostedCluster> = Vec::new();
     for o in views.clusters.all().into_iter().filter(|o| operator.covers(o)) {
         let Ok(value) = serde_json::to_value(&*o) else { continue };
         let Ok(hc) = serde_json::from_value::<HostedCluster>(value) else { continue };
         one(&mut page, views, &o, &hc, now);
+        further::one(&mut page, operator, &hc, &o, &whose(&hc), now);
         let managed = hc
             .spec
             .shared
@@ -86,7 +92,11 @@ pub fn text(operator: &Operator, now: Timestamp) -> String {
                 *failures.entry(found.kind.clone()).or_default() += 1;
             }
         }
+        all.push(hc);
     }
+    further::providers(&all, &mut page);
+    let l = labels(&[("version", env!("CARGO_PKG_VERSION"))]);
+    page.add("hypershift_operator_info", "Which operator this is.", l, 1.0);
     for (identity, n) in by_identity {
         let l = labels(&[("platform", "Azure"), ("identity", identity)]);
         page.add("hypershift_hostedclusters", "Hosted clusters by platform.", l, f64::from(n));
@@ -111,10 +121,16 @@ fn counts(kind: &str) -> bool {
     !good_when_false.contains(&kind) && kind != crate::delete::DELETION_BLOCKED
 }
 
+/// The labels that every number of a cluster has.
+fn whose(hc: &HostedCluster) -> String {
+    let id = hc.spec.cluster_id.as_deref().unwrap_or_default();
+    labels(&[("namespace", naming::home(hc)), ("name", naming::name(hc)), ("_id", id)])
+}
+
 fn one(page: &mut Page, views: &Views, o: &DynamicObject, hc: &HostedCluster, now: Timestamp) {
     let id = hc.spec.cluster_id.as_deref().unwrap_or_default();
     let who = [("namespace", naming::home(hc)), ("name", naming::name(hc)), ("_id", id)];
-    let l = || labels(&who);
+    let l = || whose(hc);
     let (status, all) = (&o.data["status"], Conditions::of(&o.data["status"]));
     let made = o.metadata.creation_timestamp.as_ref().map(|t| t.0);
     let deleting = o.metadata.deletion_timestamp.as_ref().map(|t| t.0);

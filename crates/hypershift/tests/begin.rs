@@ -100,3 +100,22 @@ async fn operators_share_clusters_by_their_scope() {
     let _rest = w.operate();
     w.until(&kinds::PLANE, "clusters-demo", "demo", "being", there).await;
 }
+
+/// Authorities that the management cluster trusts reach control planes, follow their original, and go with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trusted_authorities_are_copied_from_home() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "being", there).await;
+    let name = "openshift-config-managed-trusted-ca-bundle";
+    let map = |text: &str| json!({"metadata": {"name": name, "namespace": "hypershift"}, "data": {"ca-bundle.crt": text}});
+    w.create(&kinds::CONFIG_MAP, map("one")).await;
+    for text in ["one", "two"] {
+        w.patch(&kinds::CONFIG_MAP, "hypershift", name, map(text)).await;
+        let copied = |o: Option<&DynamicObject>| o.is_some_and(|o| o.data["data"]["ca-bundle.crt"] == text);
+        w.until(&kinds::CONFIG_MAP, "clusters-demo", name, text, copied).await;
+    }
+    w.api(&kinds::CONFIG_MAP, "hypershift").delete(name, &Default::default()).await.unwrap();
+    w.until(&kinds::CONFIG_MAP, "clusters-demo", name, "gone", |o| o.is_none()).await;
+}

@@ -46,6 +46,7 @@ pub fn all(hc: Value) -> Vec<Value> {
         hc: &hc,
         inputs: &list,
         found: &found,
+        trusted: None,
         scope: &scope,
         plane,
         endpoint: &json!({"host": "20.1.2.3", "port": 7443}),

@@ -94,6 +94,8 @@ async fn a_settled_cluster_is_reconciled_a_hundred_times_without_a_request() {
     for family in [
         "hosted_cluster_azure_info{namespace=\"clusters\",name=\"demo\",_id=\"5d9b2b0e",
         "hypershift_hostedclusters{platform=\"Azure\"",
+        "hypershift_hostedcluster_nodepools{namespace=\"clusters\",name=\"demo\",_id=",
+        "hypershift_operator_info{version=",
     ] {
         assert!(page.contains(family), "{family} is not in {page}");
     }

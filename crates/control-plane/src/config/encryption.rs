@@ -70,7 +70,7 @@ pub fn config(scope: &Scope) -> Result<Vec<Value>, Error> {
     });
     let mut objects = vec![secret(SECRET, "config.yaml", yaml(&document))];
     if matches!(encryption, Encryption::Kms { .. }) {
-        objects.extend(inject::provider_class(scope, "managed-azure-kms", Who::Kms));
+        // Class managed-azure-kms is the HostedCluster operator's: the pod of this one mounts it, too.
         objects.push(secret("azure-kms-config", "cloud.conf", super::pretty(&vault_access(scope))));
     }
     Ok(objects)

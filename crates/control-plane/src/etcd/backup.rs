@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 /// Where the Job keeps the snapshot on its way.
 pub const SNAPSHOT: &str = "/var/backup/snapshot.db";
+/// How many of each outcome are kept.
+pub const RETAINED: usize = 5;
 /// The condition of an HCPEtcdBackup.
 pub const COMPLETED: &str = "BackupCompleted";
 const SUCCEEDED: &str = "BackupSucceeded";
@@ -142,6 +144,19 @@ pub fn summary(asked: &[Asked]) -> Option<Finding> {
     Some(Finding::new(condition::ETCD_BACKUP_SUCCEEDED, last.status, &last.reason, last.message.clone()))
 }
 
+/// Names of those that are over and that nobody will ask about any more: the oldest beyond [`RETAINED`] of each outcome.
+/// Snapshots stay where they were put; how long is a rule of the storage account.
+pub fn expired(asked: &[Asked]) -> Vec<&str> {
+    let mut names = Vec::new();
+    for outcome in [SUCCEEDED, FAILED, REJECTED] {
+        let mut these: Vec<&Asked> =
+            asked.iter().filter(|a| a.over.as_ref().is_some_and(|f| f.reason == outcome)).collect();
+        these.sort_by(|a, b| (b.created, &b.name).cmp(&(a.created, &a.name)));
+        names.extend(these.into_iter().skip(RETAINED).map(|a| a.name.as_str()));
+    }
+    names
+}
+
 /// What its pod has in common with those of components.
 static ROW: Component = Component { name: "etcd-backup", ..table::PLAIN };
 
@@ -172,7 +187,6 @@ pub fn job(scope: &Scope, asked: &Asked) -> Result<Vec<Value>, Error> {
         (None, Identity::Managed { .. }) => {
             let file =
                 scope.identity.secret(Who::ControlPlaneOperator).map(|s| s.name.clone()).unwrap_or_default();
-            objects.extend(inject::provider_class(scope, "managed-azure-cpo", Who::ControlPlaneOperator));
             volumes.push(inject::vault_volume("cpo-cert", "managed-azure-cpo"));
             let mounts = upload["volumeMounts"].as_array_mut();
             mounts.into_iter().for_each(|m| {
@@ -251,6 +265,15 @@ mod tests {
         ];
         assert_eq!(summary(&all).unwrap().message, "b");
         assert_eq!(summary(&all[2..]), None);
+    }
+
+    #[test]
+    fn the_newest_of_each_outcome_are_kept() {
+        let mut all: Vec<Asked> =
+            (0..7).map(|i| asked(&format!("good-{i}"), i, Some((Status::True, SUCCEEDED)))).collect();
+        all.extend((10..13).map(|i| asked(&format!("bad-{i}"), i, Some((Status::False, FAILED)))));
+        all.push(asked("open", 0, None));
+        assert_eq!(expired(&all), ["good-1", "good-0"]);
     }
 
     #[test]

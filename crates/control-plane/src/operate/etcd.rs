@@ -73,6 +73,9 @@ impl Operator {
         }
         let asked: Vec<backup::Asked> = objects.iter().filter_map(|o| backup::Asked::of(o)).collect();
         found.said.extend(backup::summary(&asked));
+        for name in backup::expired(&asked) {
+            self.applier.delete(&KINDS.backup().at(namespace, name)).await?;
+        }
         let ready = pass.progress.rollout("etcd").is_some_and(|r| r.ready > r.wanted / 2);
         let trouble = pass.troubles.iter().find(|t| t.component == "etcd-backup").map(|t| t.text.as_str());
         let job = |name: &str| self.views.jobs.get(namespace, name).map(|r| (*r).clone()).unwrap_or_default();

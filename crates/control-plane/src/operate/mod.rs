@@ -21,6 +21,7 @@ mod progress;
 mod tell;
 mod tenants;
 mod trouble;
+mod unwanted;
 mod views;
 mod watches;
 mod work;

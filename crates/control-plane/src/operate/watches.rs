@@ -29,7 +29,7 @@ impl Known {
     }
 
     /// Kinds a control plane has objects of, where they are served.
-    fn others(&self) -> [Kind; 4] {
+    pub(super) fn others(&self) -> [Kind; 4] {
         [
             Kind::new("route.openshift.io", "v1", "Route", "routes"),
             Kind::new("secrets-store.csi.x-k8s.io", "v1", "SecretProviderClass", "secretproviderclasses"),

@@ -68,6 +68,7 @@ impl Operator {
             return self.send(waves, memo).await;
         }
         self.once(pass, memo).await?;
+        self.unwanted(pass, memo).await?;
         found.held = self.components(pass, memo, &mut waves, found)?.err();
         found.sent = !waves.first.is_empty() || !waves.second.is_empty();
         self.send(waves, memo).await

@@ -24,8 +24,10 @@ pub fn state(kind: &str, why: &str) -> State {
     }
 }
 
-pub fn hint(kind: &str) -> &'static str {
+pub fn hint(kind: &str, state: State) -> &'static str {
     match kind {
+        // It is asked, or asked again, by itself.
+        c::PLATFORM_CREDENTIALS_FOUND | c::VALID_RELEASE_IMAGE if state == State::Unknown => "",
         c::RECONCILIATION_ACTIVE => "remove spec.pausedUntil to go on",
         c::VALID_CONFIGURATION | c::SUPPORTED_HOSTED_CLUSTER | c::VALID_PROXY_CONFIGURATION => {
             "correct what the message names; the cluster goes on by itself"

@@ -103,7 +103,7 @@ fn condition(found: &Condition) -> Node {
         reason: found.reason.clone(),
         message: found.message.clone(),
         since: Some(found.last_transition_time.to_string()),
-        hint: if state == State::Ready { String::new() } else { hints::hint(&found.kind).to_owned() },
+        hint: if state == State::Ready { String::new() } else { hints::hint(&found.kind, state).to_owned() },
         ..Node::new(&found.kind, state)
     }
 }
@@ -146,19 +146,9 @@ pub fn explain(facts: &Facts) -> Node {
         ],
     ));
     parts.push(plane(facts, &all));
-    parts.push(group(
-        "guest",
-        &all,
-        &[
-            c::CONFIG_OPERATOR_RECONCILIATION_SUCCEEDED,
-            c::CLUSTER_VERSION_AVAILABLE,
-            c::CLUSTER_VERSION_SUCCEEDING,
-            c::CLUSTER_VERSION_PROGRESSING,
-            c::CLUSTER_VERSION_UPGRADEABLE,
-            c::CONTROL_PLANE_CONNECTION_AVAILABLE,
-            c::DATA_PLANE_CONNECTION_AVAILABLE,
-        ],
-    ));
+    parts.extend(guest(facts, &all));
+    // Of what nobody has said anything there is nothing to show.
+    parts.retain(|p| !p.parts.is_empty() || !p.message.is_empty());
     if !facts.pools.is_empty() {
         parts.push(Node::of("node pools", facts.pools.iter().map(pool).collect()));
     }
@@ -174,12 +164,40 @@ pub fn explain(facts: &Facts) -> Node {
         _ => parts.iter().take(2).map(|p| p.state).max().unwrap_or(State::Unknown).max(State::Waiting),
     };
     root.hint = String::new();
+    if deleting.is_some() {
+        // Its first part says it.
+        (root.reason, root.message, root.since) = (String::new(), String::new(), None);
+    }
     root.parts = parts;
     root
 }
 
 fn word(v: &Value) -> &str {
     v.as_str().unwrap_or_default()
+}
+
+/// The guest: one line until its API has answered, because nobody could say anything of it before, and nothing of a
+/// cluster that is being deleted.
+fn guest(facts: &Facts, all: &Conditions) -> Option<Node> {
+    let kinds = [
+        c::CONFIG_OPERATOR_RECONCILIATION_SUCCEEDED,
+        c::CLUSTER_VERSION_AVAILABLE,
+        c::CLUSTER_VERSION_SUCCEEDING,
+        c::CLUSTER_VERSION_PROGRESSING,
+        c::CLUSTER_VERSION_UPGRADEABLE,
+        c::CONTROL_PLANE_CONNECTION_AVAILABLE,
+        c::DATA_PLANE_CONNECTION_AVAILABLE,
+    ];
+    if !facts.cluster["metadata"]["deletionTimestamp"].is_null() {
+        return None;
+    }
+    let known = kinds.iter().filter_map(|k| all.get(k)).any(|f| f.status != Status::Unknown);
+    if facts.plane.is_some() && known {
+        return Some(group("guest", all, &kinds));
+    }
+    let mut node = Node::new("guest", State::Waiting);
+    node.message = "nothing is known of it before its API answers".to_owned();
+    Some(node)
 }
 
 fn plane(facts: &Facts, all: &Conditions) -> Node {

@@ -82,6 +82,12 @@ impl Fetch {
         Ok(Some(given))
     }
 
+    /// What was read of an object before, without asking.
+    pub fn known(&self, sort: Sort, namespace: &str, name: &str) -> Option<Given> {
+        let place = (sort, namespace.to_owned(), name.to_owned());
+        self.kept.lock().get(&place).map(|(_, given)| given.clone())
+    }
+
     /// Everything a cluster names, as far as it is there.
     pub async fn all(&self, views: &Views, namespace: &str, inputs: &[Input]) -> Result<Found, Failure> {
         let mut found = Found::default();

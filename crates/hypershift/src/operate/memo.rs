@@ -5,7 +5,7 @@
 //! everything is planned once and, being the same, written not at all.
 
 use crate::around::{NoRelease, Payload};
-use crate::inputs::{Data, Found};
+use crate::inputs::{Data, Found, Given};
 use apis::hypershift::HostedCluster;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
@@ -25,6 +25,8 @@ pub struct Basis {
     pub image: String,
     pub release: Arc<Result<Payload, NoRelease>>,
     pub found: Found,
+    /// What the management cluster trusts.
+    pub trusted: Option<Given>,
     pub mounted: BTreeMap<String, Arc<Data>>,
     pub endpoint: Value,
     /// Whether pools scale by themselves; whether machines are managed.
@@ -44,6 +46,7 @@ impl Basis {
             image,
             release,
             found,
+            trusted,
             mounted,
             endpoint,
             flags,
@@ -54,7 +57,7 @@ impl Basis {
             && (&self.uid, &self.generation) == (uid, generation)
             && (&self.annotations, &self.labels) == (annotations, labels)
             && (&self.image, &self.flags, &self.user) == (image, flags, user)
-            && self.found.0 == found.0
+            && (&self.found.0, &self.trusted) == (&found.0, trusted)
             && (&self.mounted, &self.endpoint, &self.vault_reader) == (mounted, endpoint, vault_reader)
     }
 }

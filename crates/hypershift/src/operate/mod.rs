@@ -60,6 +60,9 @@ pub struct Operator {
     groups: remove::Groups,
     shard: Shard,
     memos: memo::Memos,
+    metrics: reconcile::Metrics,
+    /// Milestones that were counted, by cluster: views may be older than what was written.
+    counted: parking_lot::Mutex<std::collections::HashMap<String, BTreeSet<&'static str>>>,
 }
 
 impl Controller for Operator {
@@ -154,6 +157,7 @@ impl Operator {
         self.verdicts.forget(key);
         self.groups.forget(key);
         self.memos.forget(key);
+        self.counted.lock().remove(key);
         self.fetch.tidy(&self.views);
     }
 
@@ -281,6 +285,8 @@ impl Operator {
         let status = look.plane.as_ref().map_or(&Value::Null, |p| &p.data["status"]);
         let machines = self.machines(look, status);
         let materials = self.materials(look).await?;
+        let (sort, home) = (inputs::Sort::ConfigMap, self.around.home());
+        let trusted = self.fetch.one(&self.views, sort, &home, plan::copies::TRUSTED).await?;
         let key = naming::key(hc);
         let basis = memo::Basis {
             uid: hc.metadata.uid.clone(),
@@ -290,6 +296,7 @@ impl Operator {
             image: image.to_owned(),
             release: answer.clone(),
             found: look.found.clone(),
+            trusted: trusted.clone(),
             mounted: materials.0.clone(),
             endpoint: status["controlPlaneEndpoint"].clone(),
             flags: [autoscaled, machines],
@@ -319,6 +326,7 @@ impl Operator {
             hc,
             inputs: &look.inputs,
             found: &look.found,
+            trusted: trusted.as_ref(),
             scope: &scope,
             plane: projection,
             endpoint: &status["controlPlaneEndpoint"],
@@ -397,6 +405,7 @@ impl Operator {
             gate: &look.gate,
             pause: &look.pause,
             verdict: look.verdict.as_deref(),
+            asks: self.around.preflight().is_some(),
             ignition: self.views.rollout(&look.namespace, "ignition-server"),
             error,
             back,
@@ -404,7 +413,25 @@ impl Operator {
         let now = self.clock.now();
         let at = kinds::CLUSTER.at(naming::home(&look.hc), naming::name(&look.hc));
         self.applier.status(&at, &look.seen, |o| status::status(o, &report, now)).await?;
-        Ok(status::status(&look.seen, &report, now))
+        let status = status::status(&look.seen, &report, now);
+        self.milestones(look, &status, now);
+        Ok(status)
+    }
+
+    /// Counts what a cluster has reached for the first time. One that was available before has been counted by then.
+    fn milestones(&self, look: &Look, status: &Value, now: jiff::Timestamp) {
+        let been = naming::annotation(&look.hc, apis::names::annotation::HAS_BEEN_AVAILABLE).is_some();
+        let Some(made) = look.seen.metadata.creation_timestamp.as_ref().filter(|_| !been) else { return };
+        let reached = crate::metrics::reached(&look.seen.data["status"], status);
+        if reached.is_empty() {
+            return;
+        }
+        let mut counted = self.counted.lock();
+        let counted = counted.entry(naming::key(&look.hc)).or_default();
+        for kind in reached.into_iter().filter(|k| counted.insert(k)) {
+            let seconds = now.duration_since(made.0).as_secs_f64().max(0.0);
+            self.metrics.observe(&crate::metrics::TRANSITIONS, &[kind], seconds);
+        }
     }
 
     fn outcome(&self, look: &Look, status: &Value) -> Outcome {
@@ -463,6 +490,11 @@ fn bound(seen: &DynamicObject, mut patch: Value) -> Value {
 }
 
 impl Operator {
+    /// What a Secret or ConfigMap held when it was last read.
+    pub fn known(&self, sort: inputs::Sort, namespace: &str, name: &str) -> Option<inputs::Given> {
+        self.fetch.known(sort, namespace, name)
+    }
+
     /// Whether a cluster is ours to keep.
     pub fn covers(&self, cluster: &DynamicObject) -> bool {
         self.shard.covers(&cluster.metadata)

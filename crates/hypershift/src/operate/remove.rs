@@ -323,7 +323,10 @@ impl Operator {
     ) -> Result<(), Failure> {
         let at = kinds::CLUSTER.at(naming::home(hc), naming::name(hc));
         let plane = self.views.planes.get(&naming::namespace(hc), naming::name(hc));
-        let mut findings = vec![delete::finding(step, naming::home(hc), naming::name(hc))];
+        let deletion = delete::finding(step, naming::home(hc), naming::name(hc));
+        // What `kubectl get` shows of a cluster is this condition's message.
+        let told = format!("being deleted: {}", deletion.message);
+        let mut findings = vec![deletion];
         findings.push(match failed {
             Some(e) => Finding::new(
                 condition::RECONCILIATION_SUCCEEDED,
@@ -353,21 +356,14 @@ impl Operator {
                 let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or(json!({}));
                 let generation = o.metadata.generation;
                 let mut all = Conditions::of(&status);
-                if let Some(plane) = &plane {
-                    let theirs = Conditions::of(&plane.data["status"]);
-                    for kind in [condition::CLOUD_RESOURCES_DESTROYED, condition::AVAILABLE] {
-                        if let Some(found) = theirs.get(kind) {
-                            all.mirror(kind, Some(found), generation, now);
-                        }
-                    }
-                } else if step.layer > Layer::Plane {
-                    let gone = "the control plane is destroyed";
-                    all.set(
-                        Finding::new(condition::AVAILABLE, Status::False, reason::NOT_FOUND, gone),
-                        generation,
-                        now,
-                    );
+                let theirs = plane.as_ref().map(|p| Conditions::of(&p.data["status"])).unwrap_or_default();
+                if let Some(found) = theirs.get(condition::CLOUD_RESOURCES_DESTROYED) {
+                    all.mirror(condition::CLOUD_RESOURCES_DESTROYED, Some(found), generation, now);
                 }
+                let (available, why) = theirs
+                    .get(condition::AVAILABLE)
+                    .map_or((Status::False, reason::NOT_FOUND), |f| (f.status, f.reason.as_str()));
+                all.set(Finding::new(condition::AVAILABLE, available, why, told.clone()), generation, now);
                 for f in &findings {
                     all.set(f.clone(), generation, now);
                 }

@@ -6,6 +6,7 @@ use super::{Operator, Shard, Uids};
 use crate::around::Surroundings;
 use crate::inputs::Sort;
 use crate::kinds;
+use crate::plan::copies::TRUSTED;
 use apis::names::annotation;
 use clock::{Random, SharedClock};
 use kube::Client;
@@ -88,6 +89,8 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         groups: Default::default(),
         shard,
         memos: Default::default(),
+        metrics: metrics.clone(),
+        counted: Default::default(),
     });
     let views = &operator.views;
     let handle = runtime.controller(operator.clone(), options);
@@ -137,8 +140,14 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
             Sort::ConfigMap => views.config_maps.clone(),
         };
         let (names, planes) = (views.names.clone(), views.planes.clone());
+        let (clusters, home) = (views.clusters.clone(), operator.around.home());
         let wakes = handle.keys(move |o, keys| {
             concerned(o, sort, &names, &planes, keys);
+            // Everybody has a copy of it.
+            let m = &o.metadata;
+            if m.name.as_deref() == Some(TRUSTED) && m.namespace.as_deref() == Some(home.as_str()) {
+                clusters.all().iter().for_each(|c| keys.itself(c));
+            }
             if sort == Sort::ConfigMap && o.metadata.name.as_deref() == Some(super::SUPPORTED) {
                 keys.push(super::SUPPORTED);
             }

@@ -74,6 +74,16 @@ pub fn objects(hc: &HostedCluster, inputs: &[Input], found: &Found) -> Vec<Value
         .collect()
 }
 
+/// Authorities that the management cluster trusts; OpenShift fills a ConfigMap of this name with them.
+pub const TRUSTED: &str = "openshift-config-managed-trusted-ca-bundle";
+
+/// The copy of what the operator's own namespace has of them.
+pub fn trusted(hc: &HostedCluster, given: &Given) -> Option<Value> {
+    let mut copy = config_map(hc, TRUSTED, &only(&given.data, &["ca-bundle.crt"]));
+    copy["metadata"]["labels"][COPY] = json!("true");
+    given.data.contains_key("ca-bundle.crt").then_some(copy)
+}
+
 /// What goes back to the user: the copy in the HostedCluster's namespace, owned by it.
 pub fn back(hc: &HostedCluster, name: &str, key: &str, data: &Data) -> Option<Value> {
     let value = data.get(key)?;

@@ -17,7 +17,7 @@ pub mod namespace;
 pub mod operators;
 pub mod project;
 
-use crate::inputs::{Found, Input};
+use crate::inputs::{Found, Given, Input};
 use crate::naming;
 use apis::hypershift::{HostedCluster, HostedControlPlane};
 use apis::names::{annotation, label};
@@ -68,6 +68,8 @@ pub struct Plan<'a> {
     pub hc: &'a HostedCluster,
     pub inputs: &'a [Input],
     pub found: &'a Found,
+    /// Authorities that the management cluster trusts.
+    pub trusted: Option<&'a Given>,
     pub scope: &'a Scope,
     /// The projection.
     pub plane: Value,
@@ -84,6 +86,7 @@ impl Plan<'_> {
         let (hc, scope) = (self.hc, self.scope);
         let mut out = Objects { namespace: vec![namespace::object(hc, self.uid)], ..Objects::default() };
         out.inputs = copies::objects(hc, self.inputs, self.found);
+        out.inputs.extend(self.trusted.and_then(|t| copies::trusted(hc, t)));
         out.inputs.extend(credentials::objects(hc, scope));
         out.inputs.extend(operators::classes(hc, scope));
         out.core = vec![self.plane];

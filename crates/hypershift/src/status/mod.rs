@@ -35,6 +35,8 @@ pub struct Seen<'a> {
     pub pause: &'a Result<Pause, String>,
     /// Nothing: Azure was not asked.
     pub verdict: Option<&'a Verdict>,
+    /// Whether there is somebody to ask Azure.
+    pub asks: bool,
     pub ignition: Rollout,
     /// Why the pass failed.
     pub error: Option<&'a str>,
@@ -208,7 +210,15 @@ fn credentials(seen: &Seen<'_>) -> Finding {
             reason::AS_EXPECTED,
             "all identities exist and may do their work",
         ),
-        None => finding(kind, seen.problems, "all identities are named"),
+        None if seen.asks && seen.problems.iter().any(|p| p.condition != kind) => Finding::new(
+            kind,
+            Status::Unknown,
+            reason::STATUS_UNKNOWN,
+            "Azure is asked about identities when the rest of what was asked for is right",
+        ),
+        None => {
+            finding(kind, seen.problems, "all identities are named; nobody here can ask Azure about them")
+        }
     }
 }
 
