@@ -1,4 +1,4 @@
-//! All authorities of a cluster are replaced while somebody watches with the kubeconfig of before.
+//! The root authority of a cluster is replaced while somebody watches with the kubeconfig of before.
 
 use crate::kit::{DEADLINE, Kit};
 use crate::tools::{Kubectl, says};
@@ -52,7 +52,7 @@ fn bundle(pem: &str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn authorities_are_replaced_under_a_running_watch() {
     let kit = Kit::start(Flavour::Workload).await;
-    let demo = kit.sample("demo").highly_available();
+    let demo = kit.sample("demo");
     demo.create(&kit.world).await.unwrap();
     kit.available("demo").await;
     let plane = demo.plane();
@@ -67,8 +67,8 @@ async fn authorities_are_replaced_under_a_running_watch() {
 
     // Long enough that the overlap can be looked at.
     let ask = json!({"metadata": {"annotations": {
-        "hypershift.openshift.io/rotate-authorities": "all@november",
-        "hypershift.openshift.io/rotate-authorities-overlap": "PT20S"}}});
+        "hypershift.openshift.io/rotate-authorities": "root-ca@november",
+        "hypershift.openshift.io/rotate-authorities-overlap": "PT10S"}}});
     kit.patch("demo", ask).await;
 
     // The overlap: both are trusted and the old one signs. Who holds the old kubeconfig works on.
@@ -131,14 +131,22 @@ async fn authorities_are_replaced_under_a_running_watch() {
     assert!(new_root.len() == 1 && new_root.is_disjoint(&old_root));
     let after = kit.kubeconfig("demo").await;
     assert_ne!(after, before);
+    // The one API server may just be replaced by one that has forgotten the old authority: that is no answer.
     let fresh = Kubectl::new(&kit, "after", &after).unwrap();
-    let (done, text) = fresh.run(&["get", "configmap", "-n", "default", "--no-headers"]).await;
-    assert!(done && made.iter().all(|n| text.contains(n.as_str())), "{text}");
-    let (done, text) = kubectl.run(&["get", "configmap", "-n", "default"]).await;
-    assert!(!done && DISTRUST.iter().any(|w| text.contains(w)), "the old one is over: {text}");
+    wait("an answer to the new kubeconfig", async || {
+        let (done, text) = fresh.run(&["get", "configmap", "-n", "default", "--no-headers"]).await;
+        done && made.iter().all(|n| text.contains(n.as_str()))
+    })
+    .await;
+    wait("the end of the old one", async || {
+        let (done, text) = kubectl.run(&["get", "configmap", "-n", "default"]).await;
+        assert!(!done, "the old one is over: {text}");
+        DISTRUST.iter().any(|w| text.contains(w))
+    })
+    .await;
     let maps: Api<ConfigMap> = Api::namespaced(kit.admin("demo").await, "default");
-    let map = json!({"metadata": {"name": "last"}});
-    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "last"}})).unwrap();
+    wait("a write", async || maps.create(&PostParams::default(), &map).await.is_ok()).await;
     kit.world.stop().await;
 }
 

@@ -213,6 +213,9 @@ fn the_page_on_azure_prerequisites() {
 #[test]
 fn the_page_on_hosted_clusters() {
     let Some(kubectl) = kubectl() else { return };
+    if Command::new("curl").arg("--version").output().is_err() {
+        return testkit::tools::skipped("commands of docs/hosted-clusters.md: there is no curl");
+    }
     let mut reader = Reader::new(&kubectl);
     for command in page("docs/hosted-clusters.md").iter().flatten() {
         reader.type_in(command);
