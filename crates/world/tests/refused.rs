@@ -105,11 +105,18 @@ fn mended(kit: &Kit, name: &str) {
     assert!(kit.world.cloud().sim.world().remove_fault(name));
 }
 
-/// Entra ID cannot read the issuer's keys, which are blobs.
+/// Somebody closes the storage account that the issuer's keys are in: Entra ID cannot read them any more.
 async fn without_the_issuer(kit: &Kit, cluster: &Sample) {
-    let rule = fault(kit, "blob");
-    degraded(kit, cluster, &["AADSTS50166", &kit.landing.issuer]).await;
-    mended(kit, &rule);
+    let group = ResourceId::group_scope(&kit.landing.subscription, "land-oidc").unwrap();
+    let account = group.provider("Microsoft.Storage", "storageAccounts", "landoidc").unwrap();
+    let open = async |open: bool| {
+        let mut call = Call::new(http::Method::PATCH, format!("{account}?api-version=2023-05-01"));
+        call.body = Some(json!({"properties": {"allowBlobPublicAccess": open}}));
+        kit.world.cloud().client.send(call).await.unwrap();
+    };
+    open(false).await;
+    degraded(kit, cluster, &["AADSTS50166"]).await;
+    open(true).await;
     well(kit, cluster).await;
 }
 
