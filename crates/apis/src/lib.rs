@@ -34,6 +34,7 @@ pub mod capi;
 pub mod capz;
 pub mod common;
 pub mod conditions;
+pub mod duration;
 pub mod edit;
 pub mod hypershift;
 pub mod names;

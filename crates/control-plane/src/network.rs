@@ -15,7 +15,7 @@ fn namespace(label: &str, value: &str) -> Value {
 }
 
 /// All policies; egress is only bounded for what takes requests from outside.
-pub fn policies(scope: &Scope, blocked: &[String]) -> Vec<Value> {
+pub fn policies(scope: &Scope) -> Vec<Value> {
     let app = |name: &str| json!({"matchLabels": {"app": name}});
     let mut list = vec![
         policy(
@@ -41,7 +41,7 @@ pub fn policies(scope: &Scope, blocked: &[String]) -> Vec<Value> {
             json!({"podSelector": {}, "policyTypes": ["Ingress"],
                 "ingress": [{"from": namespace("network.openshift.io/policy-group", "ingress")}]}),
         ),
-        policy(scope, "private-router", router(blocked)),
+        policy(scope, "private-router", router(&scope.management.blocked)),
     ];
     if scope.identity.managed() && scope.reach != Reach::Private {
         list.push(policy(

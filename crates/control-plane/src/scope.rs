@@ -271,7 +271,7 @@ pub struct Pods {
 }
 
 /// What is known of the cluster everything runs in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Management {
     /// OpenShift picks user ids itself and has Routes.
     pub openshift: bool,
@@ -279,6 +279,8 @@ pub struct Management {
     pub uid: Option<i64>,
     /// Minor version of its Kubernetes.
     pub minor: u32,
+    /// Networks (CIDRs) that routers must not reach: where its own API is.
+    pub blocked: Vec<String>,
 }
 
 impl Scope {

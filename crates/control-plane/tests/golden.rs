@@ -137,7 +137,10 @@ fn variants() -> Vec<(&'static str, Scope)> {
         ),
         (
             "self-managed-old-management",
-            Scope { management: Management { openshift: true, uid: None, minor: 28 }, ..self_managed() },
+            Scope {
+                management: Management { openshift: true, uid: None, minor: 28, blocked: Vec::new() },
+                ..self_managed()
+            },
         ),
         ("managed-single", Scope { available: Availability::Single, ..managed() }),
         (

@@ -35,7 +35,7 @@ impl Surroundings for Told {
     }
 
     fn management(&self, _: &str) -> Management {
-        Management { openshift: false, uid: Some(1001), minor: 34 }
+        Management { openshift: false, uid: Some(1001), minor: 34, blocked: Vec::new() }
     }
 
     fn vault_reader(&self) -> String {

@@ -93,7 +93,7 @@ pub fn self_managed() -> Scope {
         catalogs_here: true,
         pods: Pods::default(),
         annotations: BTreeMap::new(),
-        management: Management { openshift: false, uid: Some(1001), minor: 34 },
+        management: Management { openshift: false, uid: Some(1001), minor: 34, blocked: Vec::new() },
         metrics_forwarding: false,
         fips: false,
         trust_bundle: None,

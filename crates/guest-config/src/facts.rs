@@ -131,7 +131,7 @@ pub fn facts(hcp: &HostedControlPlane, told: &Told, material: Material) -> Resul
             ours: told.images.get("zaffre").cloned().unwrap_or_default(),
             registry_overrides: String::new(),
         },
-        management: Management { openshift: false, uid: None, minor: 0 },
+        management: Management::default(),
         given,
         vault_reader: String::new(),
     };

@@ -55,6 +55,11 @@ pub trait Surroundings: Send + Sync + 'static {
     /// Where the operator itself lives: trusted CAs are copied from there, `supported-versions` is written there.
     fn home(&self) -> String;
 
+    /// Networks (CIDRs) that routers of control planes must not reach.
+    fn blocked(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What Azure is asked before anything is made. None: nothing is asked, and conditions say so.
     fn preflight(&self) -> Option<Arc<dyn Preflight>>;
 }

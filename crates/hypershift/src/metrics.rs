@@ -4,7 +4,7 @@
 //! is nothing to keep up to date and nothing to forget.
 
 use crate::naming;
-use crate::operate::Views;
+use crate::operate::{Operator, Views};
 use apis::conditions::hosted_cluster as c;
 use apis::hypershift::HostedCluster;
 use apis::names::annotation;
@@ -63,11 +63,12 @@ fn time(v: &Value) -> Option<Timestamp> {
 }
 
 /// The page, in the text format.
-pub fn text(views: &Views, now: Timestamp) -> String {
+pub fn text(operator: &Operator, now: Timestamp) -> String {
+    let views = &operator.views;
     let mut page = Page::default();
     let mut by_identity: BTreeMap<&str, u32> = BTreeMap::new();
     let mut failures: BTreeMap<String, u32> = BTreeMap::new();
-    for o in views.clusters.all() {
+    for o in views.clusters.all().into_iter().filter(|o| operator.covers(o)) {
         let Ok(value) = serde_json::to_value(&*o) else { continue };
         let Ok(hc) = serde_json::from_value::<HostedCluster>(value) else { continue };
         one(&mut page, views, &o, &hc, now);

@@ -73,3 +73,30 @@ async fn a_hosted_cluster_becomes_a_control_plane() {
     };
     w.until(&kinds::CLUSTER, "clusters", "demo", "its mark", marked).await;
 }
+
+/// Two operators share a management cluster: each keeps its own clusters, and none looks at those of the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_share_clusters_by_their_scope() {
+    let w = World::start().await.with_inputs().await;
+    *w.told.shard.lock() = hypershift::operate::Shard::Scope("blue".into());
+    let blue = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    let mut other = samples::self_managed();
+    other["metadata"]["name"] = json!("other");
+    other["metadata"]["annotations"]["hypershift.openshift.io/scope"] = json!("blue");
+    for (service, host) in [(1, "oauth"), (2, "konnectivity"), (3, "ignition")] {
+        let hostname =
+            &mut other["spec"]["services"][service]["servicePublishingStrategy"]["route"]["hostname"];
+        *hostname = json!(format!("{host}-other.example.com"));
+    }
+    w.create(&kinds::CLUSTER, other).await;
+    w.until(&kinds::PLANE, "clusters-other", "other", "being", there).await;
+    let demo = w.api(&kinds::CLUSTER, "clusters").get("demo").await.unwrap();
+    assert!(demo.metadata.finalizers.is_none() && demo.data.get("status").is_none(), "{demo:?}");
+    let page = hypershift::metrics::text(&blue.operator, clock::Clock::now(&*w.clock));
+    assert!(page.contains("name=\"other\"") && !page.contains("name=\"demo\""), "{page}");
+
+    *w.told.shard.lock() = hypershift::operate::Shard::Scope(String::new());
+    let _rest = w.operate();
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "being", there).await;
+}

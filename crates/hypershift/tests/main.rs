@@ -8,6 +8,7 @@ mod explained;
 mod invalid;
 mod objects;
 mod remove;
+mod rights;
 mod samples;
 mod settled;
 mod world;

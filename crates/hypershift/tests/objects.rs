@@ -20,8 +20,8 @@ impl Materials for Nothing {
     }
 }
 
-fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
-    change(&mut hc);
+/// Everything that is applied for a cluster.
+pub fn all(hc: Value) -> Vec<Value> {
     let hc: HostedCluster = serde_json::from_value(hc).unwrap();
     let list = inputs::of(&hc);
     let mut found = Found::default();
@@ -37,7 +37,7 @@ fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
     let plane = project::plane(&hc, &hc.spec.release.image, false).unwrap();
     let around = Around {
         release: release("4.19.3"),
-        management: Management { openshift: false, uid: Some(1234), minor: 34 },
+        management: Management { openshift: false, uid: Some(1234), minor: 34, blocked: Vec::new() },
         given: Default::default(),
         vault_reader: "00000000-0000-0000-0000-0000000000aa".into(),
     };
@@ -55,7 +55,12 @@ fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
     }
     .objects();
     assert_eq!(objects.troubles, Vec::<String>::new());
-    let all = [objects.namespace, objects.inputs, objects.core, objects.operators].concat();
+    [objects.namespace, objects.inputs, objects.core, objects.operators].concat()
+}
+
+fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
+    change(&mut hc);
+    let all = all(hc);
     let documents: Vec<String> = all.iter().map(|o| serde_saphyr::to_string(o).unwrap()).collect();
     documents.join("---\n")
 }

@@ -90,7 +90,7 @@ async fn a_settled_cluster_is_reconciled_a_hundred_times_without_a_request() {
     assert_eq!(w.told.looked_up.load(Ordering::SeqCst), looked_up, "lookups of settled runs");
     let now = w.api(&kinds::CLUSTER, "clusters").get("demo").await.unwrap().metadata.resource_version;
     assert_eq!(now, version);
-    let page = hypershift::metrics::text(&running.operator.views, clock::Clock::now(&*w.clock));
+    let page = hypershift::metrics::text(&running.operator, clock::Clock::now(&*w.clock));
     for family in [
         "hosted_cluster_azure_info{namespace=\"clusters\",name=\"demo\",_id=\"5d9b2b0e",
         "hypershift_hostedclusters{platform=\"Azure\"",

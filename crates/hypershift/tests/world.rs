@@ -40,6 +40,7 @@ pub struct Told {
     pub asked: AtomicUsize,
     pub looked_up: AtomicUsize,
     pub group_gone: Mutex<bool>,
+    pub shard: Mutex<operate::Shard>,
 }
 
 impl Default for Told {
@@ -49,6 +50,7 @@ impl Default for Told {
             asked: AtomicUsize::new(0),
             looked_up: AtomicUsize::new(0),
             group_gone: Mutex::new(false),
+            shard: Mutex::default(),
         }
     }
 }
@@ -189,6 +191,7 @@ impl World {
                 random: &random,
                 around,
                 metrics: &metrics,
+                shard: self.told.shard.lock().clone(),
                 // Nobody learns anything from waiting.
                 options: Options {
                     backoff: Backoff { first: Duration::from_millis(20), last: Duration::from_millis(500) },

@@ -15,6 +15,7 @@ use landing_zone::run::{Options, Outcome, create_iam, create_infra};
 use landing_zone::{Cluster, Error, MadeBy};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -50,13 +51,18 @@ pub async fn world_with(profile: Profile) -> World {
     make(profile, Vec::new()).await
 }
 
+/// Every world of this run signs with the key of the first one.
+static SIGNING: OnceLock<Vec<String>> = OnceLock::new();
+
 async fn make(profile: Profile, trust: Vec<String>) -> World {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::local(7);
     config.profile = profile;
     config.trust = trust;
     config.ca_file = Some(dir.path().join("ca.pem"));
+    config.signing_keys = SIGNING.get().cloned().unwrap_or_default();
     let sim = AzureSim::start(config).await.unwrap();
+    SIGNING.get_or_init(|| sim.world().signing_pems());
     let env = Env::parse(&sim.env());
     let connected = connect(&env, options()).await.unwrap();
     let subscription = ResourceId::subscription_scope(&connected.subscription.unwrap()).unwrap();

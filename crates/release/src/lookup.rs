@@ -25,6 +25,16 @@ pub enum Error {
     Payload { image: String, source: PayloadError },
 }
 
+impl Error {
+    /// Whether asking again will not help: it is known that there is no such release.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Error::Fetch { source, .. } => source.is_not_found(),
+            Error::Name(_) | Error::Layer { .. } | Error::Payload { .. } => true,
+        }
+    }
+}
+
 type Cell = Arc<OnceCell<Arc<Payload>>>;
 
 #[derive(Default)]

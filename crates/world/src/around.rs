@@ -123,9 +123,8 @@ impl Around {
 fn no_release(e: Failure) -> NoRelease {
     let text = chain(&*e).to_string();
     match e.downcast_ref::<release::Error>() {
-        Some(release::Error::Fetch { source, .. }) if !source.is_not_found() => NoRelease::Unreachable(text),
-        Some(_) => NoRelease::Invalid(text),
-        None => NoRelease::Unreachable(text),
+        Some(e) if e.is_final() => NoRelease::Invalid(text),
+        _ => NoRelease::Unreachable(text),
     }
 }
 
@@ -181,7 +180,7 @@ impl Surroundings for Around {
     }
 
     fn management(&self, _: &str) -> Management {
-        Management { openshift: false, uid: Some(USER), minor: self.minor }
+        Management { openshift: false, uid: Some(USER), minor: self.minor, blocked: Vec::new() }
     }
 
     fn vault_reader(&self) -> String {

@@ -117,6 +117,17 @@ pub enum ServeWhat {
         zaffre serve azure --data-dir ./azure --profile real --env-out env --creds-out creds.json\n  \
         zaffre serve azure --in-memory --rp Microsoft.RedHatOpenShift=http://127.0.0.1:8443")]
     Azure(azure::ServeArgs),
+    /// The operator of HostedClusters, for a whole management cluster
+    ///
+    /// Makes of each HostedCluster a namespace with its HostedControlPlane, what Cluster API is told, and the operators
+    /// that do the rest; reports in its status; and takes all of it away again when it is deleted. Of several, one works;
+    /// the others stand by. Azure is asked before anything is made if the environment names an account (AZURE_CLIENT_ID
+    /// and its company, or AZURE_CREDENTIALS_FILE).
+    #[command(after_help = "Examples:\n  \
+        zaffre serve hypershift-operator --kubeconfig kc --image quay.io/zaffre/zaffre:v1\n  \
+        kubectl get hostedclusters -A -w\n  \
+        curl -s http://127.0.0.1:9000/metrics | grep ^hypershift_")]
+    HypershiftOperator(operators::HypershiftOperatorArgs),
     /// The operator of one hosted control plane, in its namespace of a management cluster
     ///
     /// Reads the HostedControlPlane and keeps everything it asks for: certificates, etcd, the API server and some forty
@@ -274,9 +285,82 @@ pub fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Not built yet: the nodes of hosted clusters are.
+    const LATER: [&str; 1] = ["ignition-server"];
+
+    /// Command lines of our own programs in a document.
+    fn ours(document: &Value, found: &mut Vec<Vec<String>>) {
+        let words = |key: &str| -> Vec<String> {
+            let list = document[key].as_array().into_iter().flatten();
+            list.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let all = [words("command"), words("args")].concat();
+        if all.first().is_some_and(|w| w == "/usr/bin/zaffre") {
+            found.push(all);
+        }
+        match document {
+            Value::Object(map) => map.values().for_each(|v| ours(v, found)),
+            Value::Array(list) => list.iter().for_each(|v| ours(v, found)),
+            _ => {}
+        }
+    }
+
+    fn files(dir: &std::path::Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()) {
+            match entry.extension() {
+                _ if entry.is_dir() => files(&entry, found),
+                Some(e) if e == "yaml" => found.push(entry),
+                _ => {}
+            }
+        }
+    }
+
+    /// What is rendered for pods, this binary takes: flag by flag, as golden files of the other crates have it.
+    #[test]
+    fn rendered_command_lines_are_understood() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let (mut all, mut lines) = (Vec::new(), Vec::new());
+        for one in ["control-plane/tests/golden", "hypershift/tests/golden", "guest-config/tests/golden"] {
+            files(&crates.join(one), &mut all);
+        }
+        for file in all {
+            let text = std::fs::read_to_string(&file).unwrap();
+            for document in text.split("\n---\n") {
+                ours(&serde_saphyr::from_str(document).unwrap(), &mut lines);
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        for line in lines {
+            // As a kubelet would.
+            let line: Vec<String> = line.iter().map(|w| w.replace("$(", "").replace(')', "")).collect();
+            if LATER.contains(&line[2].as_str()) {
+                assert!(
+                    Cli::try_parse_from(&line[..3]).is_err(),
+                    "{} is built: take it off the list",
+                    line[2]
+                );
+                continue;
+            }
+            if let Err(e) = Cli::try_parse_from(&line) {
+                panic!("{line:?}\n{e}");
+            }
+            seen.insert(line[2].clone());
+        }
+        let expected = [
+            "availability-prober",
+            "control-plane-operator",
+            "hosted-cluster-config-operator",
+            "hypershift-operator",
+            "kas-connection-checker",
+            "token-minter",
+        ];
+        assert_eq!(seen, expected.map(str::to_owned).into());
     }
 }

@@ -3,10 +3,8 @@
 use crate::cli::Format;
 use crate::cli::explain::{Explain, HostedClusterArgs};
 use crate::output;
-use anyhow::Context;
+use crate::reach::{self, Otherwise};
 use hypershift::explain;
-use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 
 pub async fn run(what: Explain) -> anyhow::Result<()> {
     match what {
@@ -14,27 +12,8 @@ pub async fn run(what: Explain) -> anyhow::Result<()> {
     }
 }
 
-async fn client(args: &HostedClusterArgs) -> anyhow::Result<Client> {
-    let mut config = match &args.kubeconfig {
-        Some(path) => {
-            let file =
-                Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
-        }
-        None => kube::Config::infer()
-            .await
-            .context("there is no cluster to ask: give --kubeconfig, or set KUBECONFIG")?,
-    };
-    // As kubectl does it: a proxy of the environment is not the way to this machine.
-    let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']);
-    if host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
-        config.proxy_url = None;
-    }
-    Ok(Client::try_from(config)?)
-}
-
 async fn hosted_cluster(args: HostedClusterArgs) -> anyhow::Result<()> {
-    let client = client(&args).await?;
+    let client = reach::cluster(args.kubeconfig.as_deref(), "--kubeconfig", Otherwise::Anywhere).await?;
     let facts = explain::read::facts(&client, &args.namespace, &args.name).await?;
     let tree = explain::explain(&facts);
     match args.output {

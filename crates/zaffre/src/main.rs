@@ -7,6 +7,7 @@ mod explain;
 mod living;
 mod output;
 mod prereqs;
+mod reach;
 mod serve;
 mod up;
 

@@ -2,7 +2,9 @@
 
 pub mod azure;
 pub mod control_plane_operator;
+mod ground;
 mod guest;
+mod hypershift_operator;
 mod observe;
 mod sidecar;
 
@@ -21,6 +23,7 @@ pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
         ServeWhat::Kube(args) => Box::pin(kube(args)).await?,
         ServeWhat::Azure(args) => Box::pin(azure::run(args)).await?,
         ServeWhat::ControlPlaneOperator(args) => Box::pin(control_plane_operator::run(args)).await?,
+        ServeWhat::HypershiftOperator(args) => Box::pin(hypershift_operator::run(args)).await?,
         ServeWhat::EtcdBackup(args) => etcd_backup(args).await?,
         ServeWhat::HostedClusterConfigOperator(args) => Box::pin(guest::config_operator(args)).await?,
         ServeWhat::KasConnectionChecker(args) => guest::connection_checker(args).await?,

@@ -55,6 +55,9 @@ pub struct Config {
     pub trust: Vec<String>,
     /// Where the CA certificate is written for clients to read.
     pub ca_file: Option<PathBuf>,
+    /// Keys (PEM) that a world which remembers none signs tokens with, the newest first; none makes one, which takes
+    /// longer than all else. See [`World::signing_pems`].
+    pub signing_keys: Vec<String>,
     /// Where everything is remembered over restarts; `None` forgets it.
     pub data_dir: Option<PathBuf>,
     /// Namespaces that resource providers outside of the simulator answer for.
@@ -81,6 +84,7 @@ impl Config {
             roles: Vec::new(),
             trust: Vec::new(),
             ca_file: None,
+            signing_keys: Vec::new(),
             data_dir: None,
             proxied: Vec::new(),
             clock: clock::system(),
@@ -211,7 +215,7 @@ impl AzureSim {
         };
         let world = match files {
             Some(files) => World::resume(setup, files).map_err(StartError::World)?,
-            None => World::fresh(setup),
+            None => World::signed_by(setup, config.signing_keys).map_err(StartError::World)?,
         };
         if let Some(scale) = config.scale {
             world.run_clock_at(scale).map_err(StartError::Scale)?;

@@ -102,8 +102,25 @@ impl World {
 
     /// A world that forgets.
     pub fn fresh(setup: Setup) -> World {
+        World::signing(setup, Keys::generate())
+    }
+
+    /// A world that forgets, and signs with the [keys](World::signing_pems) of another one if there are any.
+    pub(crate) fn signed_by(setup: Setup, pems: Vec<String>) -> Result<World, WorldError> {
+        match pems.is_empty() {
+            true => Ok(World::fresh(setup)),
+            false => Ok(World::signing(setup, Keys::remembered(pems).map_err(WorldError::Keys)?)),
+        }
+    }
+
+    fn signing(setup: Setup, keys: Keys) -> World {
         let state = seed::seed(setup.seed, &setup.roles, setup.clock.now());
-        World::with(setup, state, Arc::new(Keys::generate()), None, Beside::default())
+        World::with(setup, state, Arc::new(keys), None, Beside::default())
+    }
+
+    /// What this world signs tokens with, as PEM, the newest first. Secret.
+    pub fn signing_pems(&self) -> Vec<String> {
+        self.keys.pems()
     }
 
     /// A world that goes on where `dir` ends; a new one if there is nothing. An existing directory's seed counts,

@@ -47,7 +47,7 @@ impl Operator {
         let mut waves = Waves::default();
         if !memo.stands(PUBLISHED, |_| pass.sum, &self.applier) {
             let mut objects = publish::objects(scope);
-            objects.extend(crate::policies(scope, &[]));
+            objects.extend(crate::policies(scope));
             self.add(&mut waves, pass, PUBLISHED, objects, Vec::new(), pass.sum)?;
         }
         if scope.endpoints.api.host.is_empty() {

@@ -18,10 +18,9 @@
 //! ten minutes, and machines and control planes whose resource group is gone.
 
 mod blockers;
-mod duration;
 
+pub use apis::duration::go_duration;
 pub use blockers::finding;
-pub use duration::go_duration;
 
 use apis::names::finalizer::HYPERSHIFT;
 use jiff::{SignedDuration, Timestamp};

@@ -9,10 +9,12 @@ mod fetch;
 mod memo;
 mod releases;
 mod remove;
+mod shard;
 mod uids;
 mod views;
 mod watches;
 
+pub use shard::Shard;
 pub use views::Views;
 pub use watches::{MANAGER, Setup, start, start_with};
 
@@ -57,6 +59,7 @@ pub struct Operator {
     verdicts: Verdicts,
     groups: remove::Groups,
     memos: memo::Memos,
+    shard: Shard,
 }
 
 impl Controller for Operator {
@@ -103,6 +106,10 @@ impl Operator {
             self.forget(key);
             return Ok(Outcome::Done);
         };
+        if !self.shard.covers(&seen.metadata) {
+            self.forget(key);
+            return Ok(Outcome::Done);
+        }
         let hc = self.memos.read(key, &seen)?;
         if seen.metadata.deletion_timestamp.is_some() {
             return self.remove(&seen, &hc).await;
@@ -288,6 +295,7 @@ impl Operator {
             flags: [autoscaled, machines],
             user: uid,
             vault_reader: self.around.vault_reader(),
+            blocked: self.around.blocked(),
         };
         if let Some(made) = self.memos.standing(&key, &basis, &self.applier) {
             self.once(look).await?;
@@ -302,6 +310,7 @@ impl Operator {
                 openshift: management.openshift,
                 uid,
                 minor: management.minor,
+                blocked: basis.blocked.clone(),
             },
             given: Default::default(),
             vault_reader: basis.vault_reader.clone(),
@@ -455,6 +464,11 @@ fn bound(seen: &DynamicObject, mut patch: Value) -> Value {
 }
 
 impl Operator {
+    /// Whether a cluster is ours to keep.
+    pub fn covers(&self, cluster: &DynamicObject) -> bool {
+        self.shard.covers(&cluster.metadata)
+    }
+
     /// What [`crate::explain`] needs, from views and from what this controller waits for.
     pub fn facts(
         &self,

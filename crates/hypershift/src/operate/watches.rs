@@ -2,7 +2,7 @@
 
 use super::fetch::Fetch;
 use super::views::{Views, concerned};
-use super::{Operator, Uids};
+use super::{Operator, Shard, Uids};
 use crate::around::Surroundings;
 use crate::inputs::Sort;
 use crate::kinds;
@@ -33,7 +33,15 @@ pub fn start(
     around: Arc<dyn Surroundings>,
     metrics: &Metrics,
 ) -> (Handle, Arc<Operator>) {
-    let setup = Setup { served, clock, random, around, metrics, options: Options::default() };
+    let setup = Setup {
+        served,
+        clock,
+        random,
+        around,
+        metrics,
+        options: Options::default(),
+        shard: Shard::Everything,
+    };
     start_with(runtime, client, setup)
 }
 
@@ -45,11 +53,12 @@ pub struct Setup<'a> {
     pub around: Arc<dyn Surroundings>,
     pub metrics: &'a Metrics,
     pub options: Options,
+    pub shard: Shard,
 }
 
 /// The same, with how often and how many at once.
 pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (Handle, Arc<Operator>) {
-    let Setup { served, clock, random, around, metrics, options } = setup;
+    let Setup { served, clock, random, around, metrics, options, shard } = setup;
     let known = Kinds::builtin().with(kinds::SERVED).with([kinds::CLUSTER]);
     let ledger = Ledger::new(MANAGER, random);
     let applier = Applier::new(client.clone(), Arc::new(known), ledger.clone()).with_metrics(metrics);
@@ -78,6 +87,7 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         verdicts: Default::default(),
         groups: Default::default(),
         memos: Default::default(),
+        shard,
     });
     let views = &operator.views;
     let handle = runtime.controller(operator.clone(), options);

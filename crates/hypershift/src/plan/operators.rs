@@ -63,6 +63,10 @@ fn keep_for_machines(_: &Scope, workload: &mut Value) {
 /// The operator starts before the guest's API does, because it starts that: its token is minted beside it whenever the API
 /// is there, with a kubeconfig that is read and not mounted, and nothing waits for it.
 fn operator_identity(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+    let blocked = &scope.management.blocked;
+    if let Some(mut main) = pod.main().filter(|_| !blocked.is_empty()) {
+        main.args([format!("--hcp-egress-block-cidrs={}", blocked.join(","))]);
+    }
     match &scope.identity {
         Identity::Managed { reader, .. } => {
             pod.volume(vault_volume("cpo-cert", "managed-azure-cpo"));
@@ -75,13 +79,13 @@ fn operator_identity(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
                 main.mount("cpo-cert", "/mnt/certs");
                 main.env("ARO_HCP_KEY_VAULT_USER_CLIENT_ID", reader);
                 if let Some(secret) = scope.identity.secret(Who::ControlPlaneOperator) {
-                    main.env(
-                        "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH",
-                        format!("/mnt/certs/{}", secret.name),
-                    );
+                    main.args([format!("--azure-credential=/mnt/certs/{}", secret.name)]);
                 }
                 if kms {
                     main.mount("kms-cert", "/mnt/kms");
+                }
+                if let Some(secret) = scope.identity.secret(Who::Kms).filter(|_| kms) {
+                    main.args([format!("--kms-credential=/mnt/kms/{}", secret.name)]);
                 }
             }
         }

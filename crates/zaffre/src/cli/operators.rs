@@ -1,8 +1,60 @@
 //! Flags of operators that run in a management cluster.
 
 use clap::Args;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// What every operator is told.
+#[derive(Debug, Args)]
+pub struct Operator {
+    /// How to reach the management cluster; inside of it, its service account if not given
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where to read images instead: SOURCE=MIRROR, separated by commas
+    #[arg(long, value_name = "LIST", default_value = "")]
+    pub registry_overrides: String,
+    /// Image with our own programs; that of this pod if not given
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// This pod, which knows its image and user
+    #[arg(long, visible_alias = "pod-name", env = "POD_NAME", value_name = "NAME")]
+    pub pod: Option<String>,
+    /// Client id of the identity that reads vaults, where managed identities are used
+    #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "ID", default_value = "")]
+    pub vault_reader: String,
+    /// Networks that routers of control planes must not reach (CIDRs, separated by commas): the management cluster's API
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub hcp_egress_block_cidrs: Vec<String>,
+    /// Serve /healthz and /readyz here
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6060", value_parser = address)]
+    pub health_address: SocketAddr,
+    /// How long those who stand by wait for a sign of life, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(3..=3600))]
+    pub lease_duration: u64,
+}
+
+impl Operator {
+    /// Networks that are blocked.
+    pub fn blocked(&self) -> Vec<String> {
+        self.hcp_egress_block_cidrs.iter().filter(|c| !c.is_empty()).cloned().collect()
+    }
+
+    /// As the operators have it whose place we take: two thirds to give up, a quarter to say that one is there.
+    pub fn timing(&self) -> reconcile::Timing {
+        let duration = Duration::from_secs(self.lease_duration);
+        reconcile::Timing { duration, deadline: duration * 2 / 3, retry: duration / 4 }
+    }
+}
+
+/// `HOST:PORT`, or `:PORT` for everybody.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let whole = match text.strip_prefix(':') {
+        Some(port) => format!("{}:{port}", Ipv4Addr::UNSPECIFIED),
+        None => text.to_owned(),
+    };
+    whole.parse().map_err(|_| format!("{text:?} is no address: give IP:PORT, or :PORT"))
+}
 
 #[derive(Debug, Args)]
 pub struct ControlPlaneOperatorArgs {
@@ -15,31 +67,60 @@ pub struct ControlPlaneOperatorArgs {
     /// Work only on control planes of this release: during an upgrade, another pod does the other
     #[arg(long, value_name = "IMAGE")]
     pub release_image: Option<String>,
-    /// Where to read images instead: SOURCE=MIRROR, separated by commas
-    #[arg(long, value_name = "LIST", default_value = "")]
-    pub registry_overrides: String,
-    /// Image with our own programs; that of this pod if not given
-    #[arg(long, value_name = "IMAGE")]
-    pub image: Option<String>,
-    /// This pod, which knows its image and user
-    #[arg(long, env = "POD_NAME", value_name = "NAME")]
-    pub pod: Option<String>,
-    /// Client id of the identity that reads vaults, where managed identities are used
-    #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "ID", default_value = "")]
-    pub vault_reader: String,
     /// Credentials of the control plane operator's managed identity, as a vault holds them; to ask Azure about networks
     #[arg(long, value_name = "FILE")]
     pub azure_credential: Option<PathBuf>,
     /// Credentials of the KMS identity, as a vault holds them; to try the key that encrypts data
     #[arg(long, value_name = "FILE")]
     pub kms_credential: Option<PathBuf>,
-    /// How to reach the management cluster; inside of it, its service account if not given
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
     /// Serve /metrics here
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     pub metrics_address: SocketAddr,
-    /// Serve /healthz and /readyz here
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6060")]
-    pub health_address: SocketAddr,
+    #[command(flatten)]
+    pub operator: Operator,
+}
+
+#[derive(Debug, Args)]
+pub struct HypershiftOperatorArgs {
+    /// Where this operator lives: its Lease is there, and what it says of itself
+    #[arg(long, env = "MY_NAMESPACE", value_name = "NAMESPACE", default_value = "hypershift")]
+    pub namespace: String,
+    /// Serve /metrics here
+    #[arg(
+        long,
+        visible_alias = "metrics-addr",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9000",
+        value_parser = address
+    )]
+    pub metrics_address: SocketAddr,
+    /// Keep only clusters with this word in their annotation hypershift.openshift.io/scope; those without one if it is
+    /// empty
+    #[arg(long, env = "HOSTEDCLUSTERS_SCOPE_ANNOTATION", value_name = "WORD", default_value = "")]
+    pub scope: String,
+    /// Share clusters with other operators by --scope; without this, all clusters are kept whatever they say
+    #[arg(
+        long,
+        env = "ENABLE_HOSTEDCLUSTERS_ANNOTATION_SCOPING",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    pub enable_scoping: bool,
+    #[command(flatten)]
+    pub operator: Operator,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_leave_the_host_out() {
+        assert_eq!(address(":9000"), Ok("0.0.0.0:9000".parse().unwrap()));
+        assert_eq!(address("127.0.0.1:0"), Ok("127.0.0.1:0".parse().unwrap()));
+        assert!(address("9000").unwrap_err().contains("IP:PORT"));
+    }
 }

@@ -3,13 +3,12 @@
 use super::observe::{self, Seen};
 use super::sidecar::until_told;
 use crate::output;
+use crate::reach::{self, Otherwise};
 use anyhow::{Context, bail};
 use guest_config::probe::ByName;
 use guest_config::{Args, Means, checker};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use reconcile::{Elector, Led, Metrics, Timing};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,28 +20,16 @@ const LEASE: Timing = Timing {
     retry: Duration::from_secs(26),
 };
 
-async fn from_file(path: &Path, flag: &str) -> anyhow::Result<Client> {
-    let read = || format!("cannot read {} ({flag})", path.display());
-    let file = Kubeconfig::read_from(path).with_context(read)?;
-    let config =
-        Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(read)?;
-    Ok(Client::try_from(config)?)
-}
-
 pub async fn config_operator(args: Args) -> anyhow::Result<()> {
     let stop = until_told()?;
-    let management =
-        match &args.kubeconfig {
-            Some(path) => from_file(path, "--kubeconfig").await?,
-            None => Client::try_from(Config::incluster().context(
-                "not in a cluster: give --kubeconfig FILE, or run as a pod with a service account",
-            )?)?,
-        };
-    let guest = from_file(&args.target_kubeconfig, "--target-kubeconfig").await?;
+    let management = reach::cluster(args.kubeconfig.as_deref(), "--kubeconfig", Otherwise::Pod).await?;
+    let guest = reach::cluster(Some(&args.target_kubeconfig), "--target-kubeconfig", Otherwise::Pod).await?;
     let (metrics, random) = (Metrics::default(), clock::Random::from_os());
     let working = Arc::new(AtomicBool::new(false));
     let ready = working.clone();
-    let seen = Seen { metrics: metrics.clone(), ready: Box::new(move || ready.load(Ordering::Relaxed)) };
+    let page = Box::new(String::new);
+    let seen =
+        Seen { metrics: metrics.clone(), page, ready: Box::new(move || ready.load(Ordering::Relaxed)) };
     let seen = Arc::new(seen);
     let at = observe::serve(args.metrics_address, seen.clone(), stop.clone()).await?;
     if args.health_address != args.metrics_address {

@@ -22,6 +22,8 @@ const CONNECTIONS: usize = 64;
 /// What there is to see.
 pub struct Seen {
     pub metrics: reconcile::Metrics,
+    /// Numbers that are computed when somebody asks.
+    pub page: Box<dyn Fn() -> String + Send + Sync>,
     pub ready: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -60,13 +62,15 @@ pub async fn serve(at: SocketAddr, seen: Arc<Seen>, stop: CancellationToken) -> 
 
 fn answer(seen: &Seen, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, text) = match request.uri().path() {
-        "/metrics" => (StatusCode::OK, seen.metrics.text()),
+        "/metrics" => (StatusCode::OK, seen.metrics.text() + &(seen.page)()),
         "/healthz" => (StatusCode::OK, "ok".to_owned()),
         "/readyz" if (seen.ready)() => (StatusCode::OK, "ok".to_owned()),
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "still reading what there is".to_owned()),
         _ => (StatusCode::NOT_FOUND, "there are /metrics, /healthz and /readyz".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));
+    let plain = http::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, plain);
     *response.status_mut() = status;
     response
 }

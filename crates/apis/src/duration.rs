@@ -1,4 +1,4 @@
-//! Durations as annotations write them.
+//! Durations as annotations, fields and flags write them.
 
 use jiff::SignedDuration;
 

@@ -1,0 +1,217 @@
+//! The flags.
+
+use crate::flags::{cidr, duration, pair};
+use clap::{Args as ClapArgs, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum PrivatePlatform {
+    None,
+    #[value(name = "Azure")]
+    Azure,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum Monitoring {
+    None,
+    OperatorOnly,
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MetricsSet {
+    #[value(name = "Telemetry")]
+    Telemetry,
+    #[value(name = "SRE")]
+    Sre,
+    #[value(name = "All")]
+    All,
+}
+
+impl MetricsSet {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MetricsSet::Telemetry => "Telemetry",
+            MetricsSet::Sre => "SRE",
+            MetricsSet::All => "All",
+        }
+    }
+}
+
+/// Which half of the installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scope {
+    All,
+    Crds,
+    Resources,
+}
+
+/// Which half is rendered.
+pub type Outputs = Scope;
+
+/// The operators' installation.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Namespace of the operators
+    #[arg(long, global = true, value_name = "NAME", default_value = "hypershift")]
+    pub namespace: String,
+    /// Image of the operators
+    #[arg(long, global = true, value_name = "IMAGE", default_value = DEFAULT_IMAGE)]
+    pub hypershift_image: String,
+    /// ImageStream file that names the images (tag hypershift-operator)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub image_refs: Option<PathBuf>,
+    /// When the image is pulled
+    #[arg(long, global = true, value_name = "POLICY", default_value = "IfNotPresent", value_parser = ["Always", "Never", "IfNotPresent"])]
+    pub image_pull_policy: String,
+    /// Everything but a running operator: you run it yourself
+    #[arg(long, global = true)]
+    pub development: bool,
+    /// Which platforms' machines to install definitions for (comma-separated); all by default
+    #[arg(long, global = true, value_name = "PLATFORM", value_delimiter = ',')]
+    pub limit_crd_install: Vec<String>,
+    /// Features beyond the usual; such a cluster cannot be upgraded
+    #[arg(long, global = true)]
+    pub tech_preview_no_upgrade: bool,
+    /// Who drives machines: builtin, or external for upstream's Cluster API and its Azure provider
+    #[arg(long, global = true, value_name = "WHO", default_value = "builtin", value_parser = ["builtin", "external"])]
+    pub machines: String,
+
+    /// Fill in what a HostedCluster or NodePool leaves out, on creation
+    #[arg(long, global = true)]
+    pub enable_defaulting_webhook: bool,
+    /// Check HostedClusters and NodePools beyond their definitions
+    #[arg(long, global = true)]
+    pub enable_validating_webhook: bool,
+    /// Convert between versions of the definitions
+    #[arg(long, global = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_conversion_webhook: bool,
+    /// Leave the definitions of Cluster API without conversion
+    #[arg(long, global = true)]
+    pub disable_capi_conversion_webhook: bool,
+    /// Keep machines stored as they are
+    #[arg(long, global = true)]
+    pub disable_capi_migration: bool,
+
+    /// Where private clusters are reached through: None or Azure (private link)
+    #[arg(long, global = true, value_enum, value_name = "PLATFORM", default_value_t = PrivatePlatform::None)]
+    pub private_platform: PrivatePlatform,
+    /// Credentials for private links (file)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub azure_private_creds: Option<PathBuf>,
+    /// Credentials for private links (Secret in --namespace)
+    #[arg(long, global = true, value_name = "NAME")]
+    pub azure_private_secret: Option<String>,
+    /// Key of that Secret
+    #[arg(long, global = true, value_name = "KEY", default_value = "credentials")]
+    pub azure_private_secret_key: String,
+    /// Identity for private links (client id), by workload identity
+    #[arg(long, global = true, value_name = "ID")]
+    pub azure_pls_managed_identity_client_id: Option<String>,
+    /// Subscription of the private links
+    #[arg(long, global = true, value_name = "ID")]
+    pub azure_pls_subscription_id: Option<String>,
+    /// Group of the private links
+    #[arg(long, global = true, value_name = "GROUP")]
+    pub azure_pls_resource_group: Option<String>,
+
+    /// Publish names of clusters by external-dns: azure
+    #[arg(long, global = true, value_name = "PROVIDER", value_parser = ["azure"])]
+    pub external_dns_provider: Option<String>,
+    /// Credentials of external-dns (azure.json)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub external_dns_credentials: Option<PathBuf>,
+    /// Credentials of external-dns (Secret in --namespace)
+    #[arg(long, global = true, value_name = "NAME")]
+    pub external_dns_secret: Option<String>,
+    /// Domain that external-dns looks after
+    #[arg(long, global = true, value_name = "DOMAIN")]
+    pub external_dns_domain_filter: Option<String>,
+    /// Marks records as ours; by default a new id
+    #[arg(long, global = true, value_name = "ID")]
+    pub external_dns_txt_owner_id: Option<String>,
+    /// Image of external-dns
+    #[arg(
+        long,
+        global = true,
+        value_name = "IMAGE",
+        default_value = "registry.redhat.io/edo/external-dns-rhel8:latest"
+    )]
+    pub external_dns_image: String,
+    /// How often external-dns looks
+    #[arg(long, global = true, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub external_dns_interval: String,
+
+    /// For a managed service: ARO-HCP
+    #[arg(long, global = true, value_name = "SERVICE", value_parser = ["ARO-HCP"])]
+    pub managed_service: Option<String>,
+    /// Identity that reads the vaults of the managed flavour (client id)
+    #[arg(long, global = true, value_name = "ID")]
+    pub aro_hcp_key_vault_users_client_id: Option<String>,
+
+    /// Credentials for registries (JSON), for the operators' own images
+    #[arg(long, global = true, value_name = "FILE")]
+    pub pull_secret: Option<PathBuf>,
+    /// Authorities that the operators trust besides the usual ones (PEM)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub additional_trust_bundle: Option<PathBuf>,
+    /// Registries to use in place of others: a=b,c=d
+    #[arg(long, global = true, value_name = "A=B", value_parser = pair, value_delimiter = ',')]
+    pub registry_overrides: Vec<(String, String)>,
+
+    /// Whose machine sizes are looked up for pools that begin with none: azure
+    #[arg(long, global = true, value_name = "PROVIDER", value_parser = ["azure"])]
+    pub scale_from_zero_provider: Option<String>,
+    /// Credentials for that (file)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub scale_from_zero_creds: Option<PathBuf>,
+    /// Credentials for that (Secret in --namespace)
+    #[arg(long, global = true, value_name = "NAME")]
+    pub scale_from_zero_secret: Option<String>,
+    /// Key of that Secret
+    #[arg(long, global = true, value_name = "KEY", default_value = "credentials")]
+    pub scale_from_zero_secret_key: String,
+
+    /// What the platform's Prometheus collects: None, OperatorOnly (default) or All
+    #[arg(long, global = true, value_enum, value_name = "WHAT", default_value_t = Monitoring::OperatorOnly)]
+    pub platform_monitoring: Monitoring,
+    /// How many metrics of control planes are kept
+    #[arg(long, global = true, value_enum, value_name = "SET", default_value_t = MetricsSet::Telemetry)]
+    pub metrics_set: MetricsSet,
+    /// Alerts for service levels
+    #[arg(long, global = true)]
+    pub slos_alerts: bool,
+    /// Dashboards for the console
+    #[arg(long, global = true)]
+    pub monitoring_dashboards: bool,
+
+    /// A day of certificates, for trying out rotation: at most 24h
+    #[arg(long, global = true, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    pub cert_rotation_scale: String,
+    /// Nodes of their own for the API servers of clusters that ask for it
+    #[arg(long, global = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_dedicated_request_serving_isolation: bool,
+    /// Bring back lost members of etcd
+    #[arg(long, global = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_etcd_recovery: bool,
+    /// Label clusters by their size
+    #[arg(long, global = true)]
+    pub enable_size_tagging: bool,
+    /// Roles for people: hypershift-client and hypershift-readers
+    #[arg(long, global = true)]
+    pub enable_admin_rbac_generation: bool,
+    /// Say more in logs
+    #[arg(long, global = true)]
+    pub enable_ci_debug_output: bool,
+    /// Environment of the operator (repeatable)
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',')]
+    pub additional_operator_env_vars: Vec<(String, String)>,
+    /// Networks that control planes must not reach (comma-separated)
+    #[arg(long, global = true, value_name = "CIDR", value_parser = cidr, value_delimiter = ',')]
+    pub hcp_egress_block_cidrs: Vec<String>,
+}
+
+/// One image for all of them.
+pub const DEFAULT_IMAGE: &str = "quay.io/zaffre/zaffre:latest";

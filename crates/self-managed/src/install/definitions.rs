@@ -1,0 +1,35 @@
+//! Definitions of the kinds.
+
+use super::args::Args;
+use serde_json::{Value, json};
+
+/// Groups that others own where they are installed: applied only if they are absent.
+const OF_OTHERS: [&str; 2] = ["route.openshift.io", "secrets-store.csi.x-k8s.io"];
+
+/// Whether a definition is for clusters that lack what OpenShift or a driver brings; never taken over from them.
+pub fn only_if_absent(definition: &Value) -> bool {
+    definition["spec"]["group"].as_str().is_some_and(|g| OF_OTHERS.contains(&g))
+}
+
+impl Args {
+    pub(super) fn definitions(&self) -> Vec<Value> {
+        let with_azure = self.limit_crd_install.is_empty()
+            || self.limit_crd_install.iter().any(|p| p.eq_ignore_ascii_case("azure"));
+        let all = apis::crds().into_iter().filter_map(|crd| serde_json::to_value(crd).ok());
+        let ours = |group: &str| match group {
+            "infrastructure.cluster.x-k8s.io" => with_azure,
+            g => {
+                !g.ends_with(".openshift.io")
+                    || g.ends_with("hypershift.openshift.io")
+                    || OF_OTHERS.contains(&g)
+            }
+        };
+        let mut out: Vec<Value> = all.filter(|d| d["spec"]["group"].as_str().is_some_and(ours)).collect();
+        for definition in &mut out {
+            definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
+            definition["kind"] = json!("CustomResourceDefinition");
+            definition["metadata"]["labels"] = json!({"app.kubernetes.io/part-of": "zaffre"});
+        }
+        out
+    }
+}

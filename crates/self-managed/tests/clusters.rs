@@ -1,0 +1,153 @@
+//! Hosted clusters and node pools.
+
+use crate::samples::{self, bare_cluster, cluster, inputs, pool};
+use self_managed::documents;
+use self_managed::nodepool::Owner;
+
+#[test]
+fn what_flags_become() {
+    for (name, line, infra) in samples::lines() {
+        let mut files = inputs(&infra);
+        if name == "self-managed-full" {
+            files.ssh_key = Some(b"ssh-ed25519 AAAA demo".to_vec());
+            files.trust_bundle = Some("-----BEGIN CERTIFICATE-----\n".into());
+            files.image_content_sources =
+                Some(serde_json::json!([{"source": "quay.io/a", "mirrors": ["mirror.example.com/a"]}]));
+        }
+        let objects = cluster(line).objects(&files).unwrap();
+        testkit::golden!(&format!("cluster-{name}.yaml"), &documents::terminated(&objects).unwrap());
+    }
+}
+
+#[test]
+fn one_more_pool() {
+    let owner = Owner {
+        release: "quay.example/release:4.19.3".into(),
+        subnet: "/the/clusters".into(),
+        payload_arch: "AMD64".into(),
+    };
+    let object = pool("--name extra --cluster-name demo").object(&owner).unwrap();
+    testkit::golden!("nodepool.yaml", &documents::joined(&[object]).unwrap());
+    let refused = pool("--arch arm64").object(&owner).unwrap_err().to_string();
+    assert!(refused.contains("--arch") && refused.contains("AMD64"), "{refused}");
+}
+
+/// Each line, both flags that its refusal names, and a word of the fix.
+#[test]
+fn flags_that_do_not_fit_together() {
+    let with_infra = [
+        ("--ssh-key k --generate-ssh", "--ssh-key", "--generate-ssh"),
+        ("--release-stream 4-stable", "--release-image", "--release-stream"),
+        ("--wait", "--wait", "--node-pool-replicas"),
+        ("--infra-id x", "--infra-id", "--infra-json"),
+        ("--vnet-id x", "--vnet-id", "--infra-json"),
+        ("--assign-custom-hcp-roles", "--assign-custom-hcp-roles", "--infra-json"),
+        ("--managed-identities-file m", "--managed-identities-file", "--data-plane-identities-file"),
+        ("--data-plane-identities-file m", "--data-plane-identities-file", "--managed-identities-file"),
+        (
+            "--managed-identities-file m --data-plane-identities-file d --workload-identities-file w",
+            "--managed-identities-file",
+            "--workload-identities-file",
+        ),
+        ("--sa-token-issuer-private-key-path k", "--sa-token-issuer-private-key-path", "--oidc-issuer-url"),
+        (
+            "--oauth-publishing-strategy LoadBalancer --managed-identities-file m --data-plane-identities-file d",
+            "--oauth-publishing-strategy",
+            "--managed-identities-file",
+        ),
+        (
+            "--endpoint-access-private-nat-subnet-id x",
+            "--endpoint-access-private-nat-subnet-id",
+            "--endpoint-access",
+        ),
+        (
+            "--base-domain example.com --external-dns-domain demo.example.com",
+            "--external-dns-domain",
+            "demo.example.com",
+        ),
+        (
+            "--base-domain example.com --external-dns-domain example.com",
+            "--external-dns-domain",
+            "demo.example.com",
+        ),
+        ("--disable-multi-network", "--disable-multi-network", "--network-type Other"),
+        ("--allocate-node-cidrs", "--allocate-node-cidrs", "--network-type Other"),
+        (
+            "--ovn-kubernetes-mtu 1400 --network-type Other",
+            "--ovn-kubernetes-mtu",
+            "--network-type OVNKubernetes",
+        ),
+        ("--service-cidr 10.132.0.0/14", "--service-cidr", "--cluster-cidr"),
+        (
+            "--enable-cluster-capabilities Console --disable-cluster-capabilities Console",
+            "--enable-cluster-capabilities",
+            "--disable-cluster-capabilities",
+        ),
+        ("--encryption-key-id https://v/keys/a", "--encryption-key-id", "https://VAULT.vault.azure.net"),
+        ("--kms-credentials-secret-name k", "--kms-credentials-secret-name", "--encryption-key-id"),
+        ("--marketplace-offer o", "--marketplace-offer", "--marketplace-publisher"),
+        (
+            "--diagnostics-storage-account-type UserManaged",
+            "--diagnostics-storage-account-type",
+            "--diagnostics-storage-account-uri",
+        ),
+        ("--diagnostics-storage-account-uri https://x", "--diagnostics-storage-account-uri", "UserManaged"),
+        ("--pausedUntil tomorrow", "--pausedUntil", "2030-01-02T15:04:05Z"),
+    ];
+    for (line, first, second) in with_infra {
+        let said = cluster(line).check().expect_err(line).to_string();
+        assert!(said.contains(first) && said.contains(second), "{line}: {said}");
+    }
+    let without = [
+        ("--render --release-image r --workload-identities-file w", "--render", "--infra-json"),
+        ("--render-into f --release-image r --workload-identities-file w", "--render-into", "--infra-json"),
+        ("--render --infra-json i", "--render", "--release-image"),
+        ("--workload-identities-file w", "--base-domain", "--infra-json"),
+        ("--base-domain example.com", "--workload-identities-file", "create iam azure"),
+        (
+            "--base-domain b.example --workload-identities-file w --network-security-group-id n",
+            "--network-security-group-id",
+            "--resource-group-name",
+        ),
+        ("--base-domain b.example --workload-identities-file w --vnet-id n", "--vnet-id", "--subnet-id"),
+        (
+            "--base-domain b.example --workload-identities-file w --assign-service-principal-roles",
+            "--assign-service-principal-roles",
+            "--dns-zone-rg-name",
+        ),
+    ];
+    for (line, first, second) in without {
+        let said = bare_cluster(line).check().expect_err(line).to_string();
+        assert!(said.contains(first) && said.contains(second), "{line}: {said}");
+    }
+    let said = samples::cluster("").objects(&{
+        let mut files = inputs(&samples::workload());
+        files.infra.kms_client_id = None;
+        files
+    });
+    assert!(said.is_ok());
+    let key = "--encryption-key-id https://v.vault.azure.net/keys/etcd/abc";
+    let mut files = inputs(&samples::workload());
+    files.infra.kms_client_id = None;
+    let said = cluster(key).objects(&files).unwrap_err().to_string();
+    assert!(said.contains("--enable-kms") && said.contains("kmsClientID"), "{said}");
+    let said = cluster(key).objects(&inputs(&samples::managed())).unwrap_err().to_string();
+    assert!(said.contains("--kms-credentials-secret-name"), "{said}");
+}
+
+#[test]
+fn infrastructure_that_is_none() {
+    use self_managed::infra::Infra;
+    for (text, word) in [
+        ("[1, 2]", "create infra azure"),
+        ("infraID: x\n", "baseDomain"),
+        (&samples::workload().replace("westus2", "\"\""), "region"),
+        (samples::workload().split("workloadIdentities").next().unwrap(), "neither workloadIdentities"),
+    ] {
+        let said = Infra::read(text).unwrap_err().to_string();
+        assert!(said.contains(word), "{said}");
+    }
+    let json = serde_json::json!({"infraID": "a", "baseDomain": "b", "region": "c", "resourceGroupName": "d", "vnetID": "e",
+        "subnetID": "f", "securityGroupID": "g", "workloadIdentities": {}, "new": 1});
+    assert_eq!(Infra::read(&json.to_string()).unwrap().region, "c");
+}

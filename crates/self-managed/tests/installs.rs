@@ -1,0 +1,116 @@
+//! The operators' installation.
+
+use crate::samples::install;
+use self_managed::documents;
+use self_managed::install::{Inputs, only_if_absent};
+
+pub fn inputs() -> Inputs {
+    Inputs { txt_owner: "00000000-0000-0000-0000-0000000000ff".into(), ..Inputs::default() }
+}
+
+pub fn full() -> (&'static str, Inputs) {
+    let line = "--managed-service ARO-HCP --aro-hcp-key-vault-users-client-id 00000000-0000-0000-0000-0000000000aa \
+        --external-dns-provider azure --external-dns-credentials f --external-dns-domain-filter example.net \
+        --private-platform Azure --azure-private-creds f --azure-pls-resource-group links --pull-secret p \
+        --additional-trust-bundle b --registry-overrides quay.io=mirror.example.com --scale-from-zero-provider azure \
+        --scale-from-zero-creds f --platform-monitoring All --metrics-set SRE --slos-alerts --enable-admin-rbac-generation \
+        --additional-operator-env-vars A=1,B=2 \
+        --hcp-egress-block-cidrs 10.0.0.0/8 --tech-preview-no-upgrade --enable-size-tagging";
+    let files = Inputs {
+        pull_secret: Some(b"{}".to_vec()),
+        trust_bundle: Some("-----BEGIN CERTIFICATE-----\n".into()),
+        azure_private_creds: Some(b"{}".to_vec()),
+        external_dns_credentials: Some(b"{}".to_vec()),
+        scale_from_zero_creds: Some(b"{}".to_vec()),
+        ..inputs()
+    };
+    (line, files)
+}
+
+#[test]
+fn what_flags_become() {
+    let objects = install("").objects(&inputs()).unwrap();
+    testkit::golden!("install.yaml", &documents::joined(&objects.resources).unwrap());
+    let (line, files) = full();
+    let objects = install(&format!("{line} --enable-defaulting-webhook --enable-validating-webhook"));
+    let objects = objects.objects(&files).unwrap();
+    testkit::golden!("install-full.yaml", &documents::joined(&objects.resources).unwrap());
+    let identity = "--private-platform Azure --azure-pls-managed-identity-client-id i --azure-pls-subscription-id s \
+        --azure-pls-resource-group g --development";
+    let objects = install(identity).objects(&inputs()).unwrap();
+    testkit::golden!("install-identity.yaml", &documents::joined(&objects.resources).unwrap());
+}
+
+#[test]
+fn definitions_by_platform() {
+    let names = |line: &str| -> Vec<String> {
+        let objects = install(line).objects(&inputs()).unwrap();
+        objects.definitions.iter().map(|d| d["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let (all, none) = (names(""), names("--limit-crd-install AWS"));
+    assert_eq!(names("--limit-crd-install Azure"), all);
+    let gone: Vec<&String> = all.iter().filter(|n| !none.contains(n)).collect();
+    assert!(
+        !gone.is_empty() && gone.iter().all(|n| n.ends_with("infrastructure.cluster.x-k8s.io")),
+        "{gone:?}"
+    );
+    assert!(none.contains(&"hostedclusters.hypershift.openshift.io".to_owned()));
+    assert!(!all.iter().any(|n| n.ends_with("config.openshift.io")), "OpenShift's own: {all:?}");
+    let objects = install("").objects(&inputs()).unwrap();
+    let others: Vec<_> = objects.definitions.iter().filter(|d| only_if_absent(d)).collect();
+    assert_eq!(others.len(), 2);
+}
+
+#[test]
+fn flags_that_do_not_fit_together() {
+    for (line, first, second) in [
+        ("--hypershift-image a --image-refs b", "--hypershift-image", "--image-refs"),
+        ("--limit-crd-install moon", "--limit-crd-install", "azure"),
+        ("--cert-rotation-scale 48h", "--cert-rotation-scale", "24h"),
+        (
+            "--azure-private-creds a --azure-private-secret b",
+            "--azure-private-creds",
+            "--azure-private-secret",
+        ),
+        (
+            "--azure-private-creds a --azure-pls-managed-identity-client-id b",
+            "--azure-private-creds",
+            "--azure-pls-managed-identity-client-id",
+        ),
+        ("--private-platform Azure", "--private-platform", "--azure-pls-managed-identity-client-id"),
+        (
+            "--private-platform Azure --azure-private-creds a",
+            "--private-platform",
+            "--azure-pls-resource-group",
+        ),
+        (
+            "--private-platform Azure --azure-pls-managed-identity-client-id a --azure-pls-resource-group g",
+            "--azure-pls-managed-identity-client-id",
+            "--azure-pls-subscription-id",
+        ),
+        ("--external-dns-provider azure", "--external-dns-provider", "--external-dns-credentials"),
+        (
+            "--external-dns-provider azure --external-dns-credentials a --external-dns-secret b",
+            "--external-dns-credentials",
+            "--external-dns-secret",
+        ),
+        (
+            "--external-dns-provider azure --external-dns-secret b",
+            "--external-dns-provider",
+            "--external-dns-domain-filter",
+        ),
+        ("--external-dns-domain-filter d", "--external-dns-domain-filter", "--external-dns-provider"),
+        (
+            "--scale-from-zero-creds a --scale-from-zero-secret b",
+            "--scale-from-zero-creds",
+            "--scale-from-zero-secret",
+        ),
+        ("--scale-from-zero-creds a", "--scale-from-zero-creds", "--scale-from-zero-provider"),
+        ("--scale-from-zero-provider azure", "--scale-from-zero-provider", "--scale-from-zero-creds"),
+    ] {
+        let said = install(line).check().expect_err(line).to_string();
+        assert!(said.contains(first) && said.contains(second), "{line}: {said}");
+    }
+    let aro = "--managed-service ARO-HCP --private-platform Azure";
+    install(aro).check().expect("the managed flavour brings its own credentials");
+}

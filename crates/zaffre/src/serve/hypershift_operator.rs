@@ -1,0 +1,151 @@
+//! `zaffre serve hypershift-operator`: the HostedClusters of a management cluster.
+
+use super::ground::{self, Ground, Post, Registry};
+use crate::cli::operators::HypershiftOperatorArgs;
+use crate::reach::{self, Otherwise};
+use anyhow::Context;
+use apis::hypershift::HostedCluster;
+use azure::oci::Logins;
+use futures::future::BoxFuture;
+use hypershift::operate::{self, Setup, Shard};
+use hypershift::preflight::Preflight;
+use hypershift::preflight::azure::Arm;
+use hypershift::{Management, NoRelease, Payload, Surroundings};
+use k8s_openapi::api::core::v1::Endpoints;
+use kube::{Api, Client};
+use reconcile::{Metrics, Options, Runtime, chain};
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+/// Without these there is nothing to do.
+const NEEDED: [&str; 2] =
+    ["hypershift.openshift.io/HostedCluster", "hypershift.openshift.io/HostedControlPlane"];
+
+pub async fn run(args: HypershiftOperatorArgs) -> anyhow::Result<()> {
+    let client = reach::cluster(args.operator.kubeconfig.as_deref(), "--kubeconfig", Otherwise::Pod).await?;
+    let (metrics, random) = (Metrics::default(), clock::Random::from_os());
+    let ground = Ground::look(&client, &NEEDED).await?;
+    let around = Arc::new(Outside::look(&args, &client, &ground).await?);
+    // Numbers come from what a leading process has read; one that stands by has none.
+    let leading: Arc<OnceLock<Arc<operate::Operator>>> = Arc::default();
+    let shown = leading.clone();
+    let post = Post {
+        client: &client,
+        namespace: &args.namespace,
+        lease: "hypershift-operator",
+        args: &args.operator,
+        metrics_address: args.metrics_address,
+        metrics: &metrics,
+        page: Box::new(move || {
+            let operator = shown.get();
+            operator.map(|o| hypershift::metrics::text(o, clock::system().now())).unwrap_or_default()
+        }),
+    };
+    let shard = if args.enable_scoping { Shard::Scope(args.scope.clone()) } else { Shard::Everything };
+    post.hold(|stop| {
+        let mut runtime = Runtime::new(clock::system(), &metrics);
+        let setup = Setup {
+            served: ground.served.clone(),
+            clock: clock::system(),
+            random: &random,
+            around: around.clone(),
+            metrics: &metrics,
+            options: Options::default(),
+            shard,
+        };
+        let (_, operator) = operate::start_with(&mut runtime, &client, setup);
+        let _ = leading.set(operator);
+        runtime.run(stop)
+    })
+    .await
+}
+
+/// The world outside, asked by its own protocols.
+struct Outside {
+    registry: Registry,
+    management: Management,
+    vault_reader: String,
+    home: String,
+    blocked: Vec<String>,
+    preflight: Option<Arc<dyn Preflight>>,
+}
+
+impl Outside {
+    async fn look(
+        args: &HypershiftOperatorArgs,
+        client: &Client,
+        ground: &Ground,
+    ) -> anyhow::Result<Outside> {
+        let (ours, _) = ground::own(client, &args.namespace, &args.operator).await?;
+        let account = ground::azure_account().await?;
+        if account.is_none() {
+            tracing::warn!(
+                "the environment names no Azure account: networks and identities of clusters are not checked before they are used"
+            );
+        }
+        let routes = ground.served.contains("route.openshift.io/Route");
+        Ok(Outside {
+            registry: Registry::new(&args.operator, ours, account.as_ref())?,
+            management: Management { openshift: ground.openshift, minor: ground.minor, routes },
+            vault_reader: args.operator.vault_reader.clone(),
+            home: args.namespace.clone(),
+            blocked: match args.operator.blocked() {
+                list if list.is_empty() => own_api(client).await?,
+                list => list,
+            },
+            preflight: account.map(|a| Arc::new(Arm::new(a)) as Arc<dyn Preflight>),
+        })
+    }
+}
+
+/// Where the management cluster's own API is.
+async fn own_api(client: &Client) -> anyhow::Result<Vec<String>> {
+    let endpoints: Api<Endpoints> = Api::namespaced(client.clone(), "default");
+    let found = endpoints.get_opt("kubernetes").await;
+    let found = found.context("cannot read where the management cluster's own API is")?;
+    let subsets = found.and_then(|e| e.subsets).unwrap_or_default();
+    let mut all: Vec<IpAddr> =
+        subsets.iter().flat_map(|s| s.addresses.iter().flatten()).filter_map(|a| a.ip.parse().ok()).collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all.iter().map(|ip| format!("{ip}/{}", if ip.is_ipv4() { 32 } else { 128 })).collect())
+}
+
+impl Surroundings for Outside {
+    fn release<'a>(
+        &'a self,
+        _: &'a HostedCluster,
+        image: &'a str,
+        pull_secret: &'a [u8],
+    ) -> BoxFuture<'a, Result<Payload, NoRelease>> {
+        Box::pin(async move {
+            let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
+            let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
+            match self.registry.release(image, Some(logins)).await {
+                Ok(release) => Ok(Payload { release, arch: None }),
+                Err(e) if e.is_final() => Err(NoRelease::Invalid(chain(&e).to_string())),
+                Err(e) => Err(NoRelease::Unreachable(chain(&e).to_string())),
+            }
+        })
+    }
+
+    fn management(&self) -> Management {
+        self.management
+    }
+
+    fn vault_reader(&self) -> String {
+        self.vault_reader.clone()
+    }
+
+    fn home(&self) -> String {
+        self.home.clone()
+    }
+
+    fn blocked(&self) -> Vec<String> {
+        self.blocked.clone()
+    }
+
+    fn preflight(&self) -> Option<Arc<dyn Preflight>> {
+        self.preflight.clone()
+    }
+}
