@@ -5,6 +5,7 @@
 //! definitions these are left alone: they are newer than ours, and the payload's to keep.
 
 use crate::kinds::{AGGREGATED, PLAIN};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use kube::Client;
 use reconcile::{Applier, ApplyError, Kind, Ledger};
 use serde_json::{Value, json};
@@ -71,16 +72,25 @@ fn rights() -> [Value; 1] {
     })]
 }
 
+/// How many definitions are made at once.
+const TOGETHER: usize = 8;
+
 /// Does for a new guest what the API server's `bootstrap` container does; `admin` is an administrator of the guest.
 /// Safe to run again.
 pub async fn bootstrap(admin: &Client, random: &clock::Random) -> Result<(), ApplyError> {
     let ledger = Ledger::new("kas-bootstrap", random);
     let applier = Applier::new(admin.clone(), crate::kinds::shared(), ledger);
+    let mut made = Vec::new();
     for definition in always() {
         let desired = applier.desired(definition.clone())?;
-        let at = desired.at().clone();
-        applier.create_once(&at, || Ok(desired)).await?;
+        let applier = &applier;
+        let create = async move {
+            let at = desired.at().clone();
+            applier.create_once(&at, || Ok(desired)).await.map(drop)
+        };
+        made.push(create.boxed());
     }
+    futures::stream::iter(made).buffer_unordered(TOGETHER).try_collect::<()>().await?;
     for object in rights() {
         applier.apply(&applier.desired(object)?).await?;
     }

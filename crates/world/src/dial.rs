@@ -71,8 +71,13 @@ pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Er
     let config =
         kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(bad)?;
     let failed = |e| Error::Client { path: path.to_owned(), source: Box::new(e) };
-    let https = config.rustls_https_connector_with_connector(Names(ctx.clone())).map_err(failed)?;
-    let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).build(https);
+    // One connection for all: an operator of a guest has some thirty watches.
+    let https = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config().map_err(failed)?)
+        .https_only()
+        .enable_http2()
+        .wrap_connector(Names(ctx.clone()));
+    let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).http2_only(true).build(https);
     let service = config.base_uri_layer().layer(pool);
     let service = service.map_response(|r: http::Response<hyper::body::Incoming>| {
         r.map(|b| b.map_frame(|f| f.map_data(Bytes::from)))

@@ -4,6 +4,7 @@
 //! [`apply`] stands in for them: kinds of operators (by name only), and the rights that operators of the control plane
 //! have in the guest.
 
+use futures::{StreamExt, TryStreamExt};
 use kube::Client;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -102,20 +103,25 @@ fn manifests() -> Vec<Value> {
     all
 }
 
-/// Creates what is not there; what is there is left as it is.
+/// How many manifests are applied at once.
+const TOGETHER: usize = 8;
+
+/// Creates what is not there; what is there is left as it is. None of it depends on another being there.
 pub async fn apply(admin: &Client) -> Result<(), Error> {
-    for manifest in manifests() {
-        let text = |field: &str| manifest[field].as_str().unwrap_or_default().to_owned();
-        let (version, kind) = (text("apiVersion"), text("kind"));
-        let (group, version) = version.rsplit_once('/').unwrap_or(("", &version));
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
-        let api: Api<DynamicObject> = Api::all_with(admin.clone(), &resource);
-        let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        match api.create(&PostParams::default(), &serde_json::from_value(manifest)?).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(s)) if s.code == 409 => {}
-            Err(e) => return Err(Error::Create { kind, name, source: Box::new(e) }),
-        }
+    let all = manifests().into_iter().map(|m| create(admin, m));
+    futures::stream::iter(all).buffer_unordered(TOGETHER).try_collect().await
+}
+
+async fn create(admin: &Client, manifest: Value) -> Result<(), Error> {
+    let text = |field: &str| manifest[field].as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let (group, version) = version.rsplit_once('/').unwrap_or(("", &version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+    let api: Api<DynamicObject> = Api::all_with(admin.clone(), &resource);
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    match api.create(&PostParams::default(), &serde_json::from_value(manifest)?).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(s)) if s.code == 409 => Ok(()),
+        Err(e) => Err(Error::Create { kind, name, source: Box::new(e) }),
     }
-    Ok(())
 }

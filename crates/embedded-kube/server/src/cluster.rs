@@ -100,8 +100,8 @@ static BUILTIN: LazyLock<Arc<Served>> =
 
 struct Served {
     registry: Registry,
-    /// By CRD uid and generation.
-    compiled: HashMap<(String, i64, bool), Vec<Arc<CustomVersion>>>,
+    /// By CRD uid and revision; nothing for those that are not served.
+    compiled: HashMap<(Box<str>, u64), Vec<Arc<CustomVersion>>>,
 }
 
 pub struct Cluster {
@@ -210,16 +210,14 @@ impl Cluster {
         let mut compiled = HashMap::new();
         let mut custom = Vec::new();
         for entry in view.objects.values() {
-            let Ok(crd) = serde_json::from_slice::<Value>(&entry.bytes) else { continue };
-            if !crd::condition(&crd, crd::ESTABLISHED) {
-                continue;
-            }
-            // A terminating CRD is still served for reads and deletes; creation is refused at admission.
-            let generation = crd["metadata"]["generation"].as_i64().unwrap_or(0);
-            let key = (entry.meta.uid.to_string(), generation, crd::condition(&crd, crd::ACCEPTED));
+            let key = (entry.meta.uid.clone(), entry.revision);
             let versions = match old.and_then(|o| o.compiled.get(&key)) {
                 Some(v) => v.clone(),
-                None => crd::compile(&crd),
+                // A terminating CRD is still served for reads and deletes; creation is refused at admission.
+                None => match serde_json::from_slice::<Value>(&entry.bytes) {
+                    Ok(crd) if crd::condition(&crd, crd::ESTABLISHED) => crd::compiled(&crd),
+                    _ => Vec::new(),
+                },
             };
             custom.extend(versions.iter().map(|v| registry::custom_resource(v.clone())));
             compiled.insert(key, versions);

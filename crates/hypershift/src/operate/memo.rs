@@ -33,6 +33,8 @@ pub struct Basis {
     pub flags: [bool; 2],
     pub user: Option<i64>,
     pub vault_reader: String,
+    /// Networks that routers must not reach.
+    pub blocked: Vec<String>,
 }
 
 impl Basis {
@@ -52,12 +54,14 @@ impl Basis {
             flags,
             user,
             vault_reader,
+            blocked,
         } = other;
         Arc::ptr_eq(&self.release, release)
             && (&self.uid, &self.generation) == (uid, generation)
             && (&self.annotations, &self.labels) == (annotations, labels)
             && (&self.image, &self.flags, &self.user) == (image, flags, user)
             && (&self.found.0, &self.trusted) == (&found.0, trusted)
+            && self.blocked == *blocked
             && (&self.mounted, &self.endpoint, &self.vault_reader) == (mounted, endpoint, vault_reader)
     }
 }

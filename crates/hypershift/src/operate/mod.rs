@@ -302,6 +302,7 @@ impl Operator {
             flags: [autoscaled, machines],
             user: uid,
             vault_reader: self.around.vault_reader(),
+            blocked: self.around.blocked(),
         };
         if let Some(made) = self.memos.standing(&key, &basis, &self.applier) {
             self.once(look).await?;
@@ -316,7 +317,7 @@ impl Operator {
                 openshift: management.openshift,
                 uid,
                 minor: management.minor,
-                blocked: self.around.blocked(),
+                blocked: basis.blocked.clone(),
             },
             given: Default::default(),
             vault_reader: basis.vault_reader.clone(),

@@ -29,6 +29,9 @@ use tokio_util::sync::CancellationToken;
 /// After failures: the first wait, and the longest. A minter starts with the control plane, and what it lacks most
 /// often comes within moments.
 const FIRST: SignedDuration = SignedDuration::from_millis(50);
+const SOON: SignedDuration = SignedDuration::from_millis(200);
+/// How many tries are soon: those of the first ten seconds or so.
+const EAGER: u32 = 50;
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// No renewal follows sooner, whatever the token says of its life.
 const SOONEST: SignedDuration = SignedDuration::from_secs(1);
@@ -62,7 +65,7 @@ fn renewal(now: Timestamp, expires: Timestamp, chance: f64) -> Timestamp {
 /// Runs until it is told to stop, or once; returns the exit code.
 pub async fn run(args: &Args, place: &dyn Place, timing: &Timing, stop: &CancellationToken) -> i32 {
     let (account, audience) = (args.account(), &args.token_audience);
-    let (mut said, mut wait) = (String::new(), FIRST);
+    let (mut said, mut wait, mut failures) = (String::new(), FIRST, 0u32);
     loop {
         let moved = place.moved();
         // A token's life begins when it is asked for, at the latest.
@@ -76,7 +79,7 @@ pub async fn run(args: &Args, place: &dyn Place, timing: &Timing, stop: &Cancell
                 let chance = timing.random.below(STEPS) as f64 / STEPS as f64;
                 let at = renewal(begun, expires, chance);
                 said.clear();
-                wait = FIRST;
+                (wait, failures) = (FIRST, 0);
                 let rest = if args.oneshot { String::new() } else { format!("; the next at {at:.0}") };
                 place.say(&format!(
                     "minted a token of {account} for {audience:?}, good until {expires:.0}{rest}"
@@ -97,7 +100,9 @@ pub async fn run(args: &Args, place: &dyn Place, timing: &Timing, stop: &Cancell
                 if args.oneshot {
                     return 1;
                 }
-                let rest = std::mem::replace(&mut wait, (wait * 2).min(RETRY));
+                let rest = wait;
+                failures = failures.saturating_add(1);
+                wait = (wait * 2).min(if failures < EAGER { SOON } else { RETRY });
                 let now = timing.clock.now();
                 let at = now.checked_add(rest).unwrap_or(now);
                 tokio::select! {

@@ -139,9 +139,13 @@ impl Scheduler {
     fn take_snapshot(&self, access: &Access) -> Snapshot {
         let (before, changed, nodes_changed) = {
             let mut clusters = self.clusters.lock();
-            let Some(k) = clusters.get_mut(access.id()) else { return Snapshot::default() };
-            let nodes = std::mem::take(&mut k.nodes_changed);
-            (k.snapshot.take(), std::mem::take(&mut k.changed), nodes)
+            match clusters.get_mut(access.id()) {
+                Some(k) => {
+                    let nodes = std::mem::take(&mut k.nodes_changed);
+                    (k.snapshot.take(), std::mem::take(&mut k.changed), nodes)
+                }
+                None => (None, BTreeSet::new(), true),
+            }
         };
         let fresh = before.is_none();
         let mut snapshot = before.unwrap_or_default();

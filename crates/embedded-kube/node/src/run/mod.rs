@@ -306,7 +306,7 @@ impl Runtime {
             files: watch::Sender::new(0),
             stir: watch::Sender::new(0),
         });
-        run.volumes.take().unwrap_or_else(|| PodVolumes::new(dir))
+        run.volumes.take().unwrap_or_else(|| PodVolumes::new(dir, pod))
     }
 
     async fn context(
@@ -392,15 +392,15 @@ impl Runtime {
     pub(crate) fn end(&self, uid: &str) {
         let mut runs = self.runs.lock();
         let Some(pod) = runs.pods.remove(uid) else { return };
-        runs.forget_reads(&pod.cluster, &pod.key, &pod.refs);
-        if let Some(keys) = runs.keys.get_mut(&pod.cluster) {
-            // A successor of the same name may have the key by now.
-            if keys.get(&pod.key).is_some_and(|u| u == uid) {
-                keys.remove(&pod.key);
-            }
+        // A successor of the same name may have the key by now, and reads what this one did.
+        if let Some(keys) = runs.keys.get_mut(&pod.cluster)
+            && keys.get(&pod.key).is_some_and(|u| u == uid)
+        {
+            keys.remove(&pod.key);
             if keys.is_empty() {
                 runs.keys.remove(&pod.cluster);
             }
+            runs.forget_reads(&pod.cluster, &pod.key, &pod.refs);
         }
         drop(runs);
         for c in pod.containers.values() {

@@ -11,7 +11,7 @@ use ek_server::Access;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,6 +61,12 @@ pub(crate) struct PodVolumes {
     published: HashMap<String, Option<Timestamp>>,
     pub refresh: Option<Timestamp>,
     version: u64,
+    /// What the files come from.
+    sources: BTreeSet<(bool, String)>,
+    /// Something in the pod itself is shown in files.
+    reflects: bool,
+    /// Revisions of the sources when all was last as it should be.
+    settled: Option<Vec<Option<u64>>>,
 }
 
 pub(crate) struct VolumeWorld<'a> {
@@ -79,8 +85,21 @@ fn mount_error(volume: &str, why: impl std::fmt::Display) -> Blocked {
 }
 
 impl PodVolumes {
-    pub(crate) fn new(dir: PathBuf) -> PodVolumes {
-        PodVolumes { dir, ..PodVolumes::default() }
+    pub(crate) fn new(dir: PathBuf, pod: &Value) -> PodVolumes {
+        let volumes = || pod["spec"]["volumes"].as_array().into_iter().flatten();
+        let inside = |v: &Value| v["projected"]["sources"].as_array().cloned().unwrap_or_default();
+        let reflects = volumes().any(|v| v["downwardAPI"].is_object())
+            || volumes().flat_map(inside).any(|s| s["downwardAPI"].is_object());
+        PodVolumes { dir, sources: super::sources::of(pod), reflects, ..PodVolumes::default() }
+    }
+
+    /// Which versions of its sources there are.
+    fn look(&self, world: &VolumeWorld<'_>) -> Vec<Option<u64>> {
+        let ns = object::namespace(world.pod);
+        let table = |secret: bool| if secret { &tables::SECRETS } else { &tables::CONFIG_MAPS };
+        let revision =
+            |(secret, name): &(bool, String)| Some(world.access.entry(table(*secret), ns, name)?.revision);
+        self.sources.iter().map(revision).collect()
     }
 
     /// Counts what was written.
@@ -90,7 +109,12 @@ impl PodVolumes {
 
     /// Brings all volumes up to date; what has not changed is not written.
     pub(crate) async fn update(&mut self, world: &VolumeWorld<'_>) -> Result<(), Blocked> {
-        self.refresh = None;
+        let seen = self.look(world);
+        let due = self.refresh.is_some_and(|at| at <= world.access.now());
+        if self.settled.as_ref() == Some(&seen) && !self.reflects && !due {
+            return Ok(());
+        }
+        (self.refresh, self.settled) = (None, None);
         for v in world.pod["spec"]["volumes"].as_array().into_iter().flatten() {
             let name = v["name"].as_str().unwrap_or_default();
             let dir = self.volume(world, name, v).await?;
@@ -107,6 +131,7 @@ impl PodVolumes {
             let dir = self.write(ACCOUNT_VOLUME, payload, 0o644).await?;
             self.places.insert(ACCOUNT_VOLUME.into(), dir);
         }
+        self.settled = Some(seen);
         Ok(())
     }
 

@@ -13,8 +13,10 @@ pub use rules::validate;
 use crate::jsonpath::JsonPath;
 use ek_meta::object::{at, str_at};
 use ek_schema::Validator;
+use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Weak};
 
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
@@ -124,6 +126,30 @@ pub fn storage_version(crd: &Value) -> &str {
 
 /// Every served version of an accepted CRD. A version whose schema no longer compiles (written by another
 /// release) is served without validation rather than not at all, and said so in the log.
+type Compiled = HashMap<u128, Vec<Weak<CustomVersion>>>;
+
+/// What has been compiled, by what it was compiled from, while some cluster serves it: guests all have the same kinds, and
+/// what a schema becomes is larger than the schema.
+static COMPILED: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
+
+/// The versions of a definition, shared with all clusters that have the same.
+pub fn compiled(crd: &Value) -> Vec<Arc<CustomVersion>> {
+    let source = format!("{}\n{}", ek_meta::object::name(crd), crd["spec"]);
+    let sum = xxhash_rust::xxh3::xxh3_128(source.as_bytes());
+    let known: Option<Vec<_>> =
+        COMPILED.lock().get(&sum).and_then(|versions| versions.iter().map(Weak::upgrade).collect());
+    if let Some(known) = known {
+        return known;
+    }
+    let made = compile(crd);
+    let mut all = COMPILED.lock();
+    if all.len().is_power_of_two() {
+        all.retain(|_, versions| versions.iter().any(|v| v.strong_count() > 0));
+    }
+    all.insert(sum, made.iter().map(Arc::downgrade).collect());
+    made
+}
+
 pub fn compile(crd: &Value) -> Vec<Arc<CustomVersion>> {
     let text = |p: &[&str]| str_at(crd, p).unwrap_or_default().to_owned();
     let storage = storage_version(crd).to_owned();
