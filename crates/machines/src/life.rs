@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 /// The infrastructure's side.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on a stack")]
 pub enum Infra {
     /// There is no such object.
     Absent,

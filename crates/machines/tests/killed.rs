@@ -63,7 +63,8 @@ impl From<Interrupted> for Error {
 
 impl Life {
     async fn world(&self) -> Arc<World> {
-        let start = async { Arc::new(World::with(azure_sim::Profile::Instant, "s").await) };
+        let start =
+            Box::pin(async { Arc::new(Box::pin(World::with(azure_sim::Profile::Instant, "s")).await) });
         self.world.get_or_init(|| start).await.clone()
     }
 }
@@ -183,9 +184,9 @@ impl Workflow for Life {
         });
         let running = w.operate_as(&client);
         let result = match step.as_str() {
-            "make" => make(&w, corner).await,
-            "roll" => roll(&w, corner).await,
-            _ => end(&w, corner).await,
+            "make" => Box::pin(make(&w, corner)).await,
+            "roll" => Box::pin(roll(&w, corner)).await,
+            _ => Box::pin(end(&w, corner)).await,
         };
         watching.abort();
         drop(running);
@@ -245,7 +246,7 @@ async fn end(w: &World, corner: &Corner) -> Result<(), Error> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn controllers_that_die_after_any_write_or_call_lose_and_leak_nothing() {
     let life = Life { world: OnceCell::new(), next: AtomicUsize::new(0), rolls: false };
-    let survived = assert_robust(&life).await;
+    let survived = Box::pin(assert_robust(&life)).await;
     eprintln!(
         "{} scenarios, {} points, {} missed",
         survived.scenarios,
@@ -273,7 +274,7 @@ async fn controllers_that_die_after_any_write_or_call_lose_and_leak_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn controllers_that_die_in_a_roll_go_on_with_it() {
     let life = Life { world: OnceCell::new(), next: AtomicUsize::new(0), rolls: true };
-    let survived = assert_robust(&life).await;
+    let survived = Box::pin(assert_robust(&life)).await;
     for point in OF_ROLLS {
         assert!(survived.points.contains(&format!("roll: {point}")), "{point}: {:?}", survived.points);
     }

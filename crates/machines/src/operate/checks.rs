@@ -81,7 +81,7 @@ impl Checks {
                 None => Node::Gone,
             },
         };
-        let failure = status["failureMessage"].as_str().or(status["failureReason"].as_str());
+        let failure = status["failureMessage"].as_str().or_else(|| status["failureReason"].as_str());
         health::judge(spec, failure, has_annotation(machine, annotation::REMEDIATE), &node, now)
     }
 

@@ -298,7 +298,9 @@ fn status(o: &DynamicObject, look: &Look, machines: &[Seen], now: Timestamp) -> 
         .filter_map(|(n, m)| Some((n, words::find(&m.data["status"], words::READY)?)));
     let failing: Vec<String> = failing
         .filter(|(_, c)| c["status"] != "True" && c["severity"] == "Error")
-        .map(|(n, c)| format!("{n}: {}", c["message"].as_str().or(c["reason"].as_str()).unwrap_or_default()))
+        .map(|(n, c)| {
+            format!("{n}: {}", c["message"].as_str().or_else(|| c["reason"].as_str()).unwrap_or_default())
+        })
         .collect();
     let enough = match available >= least && available > 0 || wanted == 0 {
         true => Word::good("Available"),

@@ -403,7 +403,7 @@ fn status(
     };
     let mut list = words::list(&o.data["status"]);
     let created = if error.is_some() { sized.clone() } else { Word::good("MachinesCreated") };
-    let resized = if error.is_some() { Word::bad("Resized", "Info", "Waiting", "") } else { sized.clone() };
+    let resized = if error.is_some() { Word::bad("Resized", "Info", "Waiting", "") } else { sized };
     words::set(&mut list, &words::summary(&[created.clone(), resized.clone(), machines_word.clone()]), now);
     for word in [&created, &resized, &machines_word] {
         words::set(&mut list, word, now);

@@ -185,7 +185,7 @@ fn data_disks(place: &Place, spec: &AzureMachineSpec) -> Vec<Value> {
     let disks = spec.data_disks.iter().flatten().zip(&place.data_disks).enumerate();
     disks
         .map(|(i, (d, id))| {
-            json!({"name": id.name(), "lun": d.lun.unwrap_or(i32::try_from(i).unwrap_or(0)), "createOption": "Empty",
+            json!({"name": id.name(), "lun": d.lun.unwrap_or_else(|| i32::try_from(i).unwrap_or(0)), "createOption": "Empty",
                 "diskSizeGB": d.disk_size_gb, "caching": d.caching_type.as_deref().unwrap_or("None"),
                 "managedDisk": managed(d.managed_disk.as_ref())})
         })

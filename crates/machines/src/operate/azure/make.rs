@@ -68,7 +68,7 @@ fn pause(client: &azure::Client, look: Option<std::time::Duration>) -> SignedDur
 
 impl AzureMachines {
     pub(super) async fn make(&self, scope: &Scope) -> Came {
-        match self.try_make(scope).await {
+        match Box::pin(self.try_make(scope)).await {
             Ok(came) => came,
             Err(t) => Came::Troubled(t),
         }
