@@ -9,4 +9,5 @@ mod life;
 mod repair;
 mod settled;
 mod trouble;
+mod ways;
 mod world;

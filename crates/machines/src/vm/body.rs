@@ -235,3 +235,7 @@ fn identity(spec: &AzureMachineSpec) -> Option<Value> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "body_tests.rs"]
+mod tests;

@@ -117,9 +117,7 @@ impl Place {
             .0
             .iter()
             .filter(|(k, _)| k.starts_with("sigs.k8s.io_cluster-api-provider-azure_cluster_"));
-        wanted.into_iter().all(|(k, v)| {
-            tags.0.iter().any(|(x, y)| x.eq_ignore_ascii_case(k) && x.len() == k.len() && y == v)
-        })
+        wanted.into_iter().all(|(k, v)| tags.0.iter().any(|(x, y)| x.eq_ignore_ascii_case(k) && y == v))
     }
 }
 
