@@ -25,8 +25,8 @@ fn watch(
     out: PathBuf,
     err: PathBuf,
     stop: Arc<AtomicBool>,
-) -> std::thread::JoinHandle<usize> {
-    std::thread::spawn(move || {
+) -> tokio::task::JoinHandle<usize> {
+    tokio::spawn(async move {
         let mut begun = 0;
         while !stop.load(Ordering::Relaxed) {
             begun += 1;
@@ -36,7 +36,7 @@ fn watch(
                 if stop.load(Ordering::Relaxed) {
                     child.kill().unwrap();
                 }
-                std::thread::sleep(Duration::from_millis(50));
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
         begun
@@ -114,7 +114,7 @@ async fn authorities_are_replaced_under_a_running_watch() {
 
     // What was made in the overlap was seen by the watch; the last may have come as it ended.
     stop.store(true, Ordering::Relaxed);
-    let begun = tokio::task::spawn_blocking(|| watching.join().unwrap()).await.unwrap();
+    let begun = watching.await.unwrap();
     let seen = std::fs::read_to_string(&out).unwrap();
     let missed: Vec<&String> = made[..first].iter().filter(|n| !seen.contains(n.as_str())).collect();
     assert!(missed.len() <= 1, "{missed:?}");
