@@ -1,6 +1,6 @@
 //! Azure refuses, or is not there: what is refused is said in its words, and is over once it is put right.
 
-use crate::kit::{DEADLINE, EVENT, Kit, POD, condition, is_true, says};
+use crate::kit::{Kit, POD, condition, is_true, says};
 use arm::ResourceId;
 use azure::Call;
 use azure::ops::{FederatedCredentials, RoleAssignments, UserAssignedIdentities};
@@ -141,23 +141,6 @@ async fn without_azure(kit: &Kit, cluster: &Sample) {
 async fn without_the_vault(kit: &Kit, cluster: &Sample) {
     let rule = fault(kit, "vault");
     anew(kit, cluster).await;
-    let mount = async {
-        let events = kit.api(&EVENT, &cluster.plane());
-        loop {
-            let all = events.list(&ListParams::default()).await.unwrap().items;
-            let about = |e: &kube::core::DynamicObject| {
-                let message = e.data["message"].as_str().unwrap_or_default();
-                e.data["reason"] == "FailedMount" && message.contains("vault aro-vault")
-            };
-            if all.iter().any(about) {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    };
-    if tokio::time::timeout(DEADLINE, mount).await.is_err() {
-        panic!("nobody says that the vault is away\n{}", kit.story(&cluster.name).await);
-    }
     let so = |s: &Value| says(s, "Degraded", "True", &[CLOUD, "aro-vault"]) && is_true(s, "Available");
     kit.until(&cluster.name, "Degraded for want of the vault", so).await;
     mended(kit, &rule);

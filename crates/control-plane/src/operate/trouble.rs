@@ -66,7 +66,9 @@ fn container(status: &Value) -> Option<String> {
     // How it ended says more than that it waits to be started again.
     ending(ended).or_else(|| ending(before)).or_else(|| {
         let said = waiting["message"].as_str().map(cause).unwrap_or_default();
-        (!UNDER_WAY.contains(&reason)).then(|| format!("{name} waits: {reason} {said}").trim_end().to_owned())
+        // On its way, unless it says what keeps it: a volume that cannot be mounted, say.
+        let quiet = UNDER_WAY.contains(&reason) && said.is_empty();
+        (!quiet).then(|| format!("{name} waits: {reason} {said}").trim_end().to_owned())
     })
 }
 
@@ -161,6 +163,14 @@ mod tests {
         let status = json!({"containerStatuses": [{"name": "ccm", "ready": false,
             "state": {"waiting": {"reason": "ContainerCreating"}}}]});
         assert_eq!(Unready::of(&pod(status)).unwrap().says, None);
+    }
+
+    #[test]
+    fn who_is_kept_on_the_way_says_by_what() {
+        let status = json!({"containerStatuses": [{"name": "ccm", "ready": false, "state": {"waiting": {
+            "reason": "ContainerCreating", "message": "MountVolume.SetUp failed: vault v is away"}}}]});
+        let said = Unready::of(&pod(status)).unwrap().says.unwrap();
+        assert_eq!(said, "ccm waits: ContainerCreating MountVolume.SetUp failed: vault v is away");
     }
 
     #[test]
