@@ -1,5 +1,6 @@
 use super::plan::{Set, bounds, newest, plan};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn deployment(replicas: i64, image: &str, strategy: Value) -> Value {
     json!({"metadata": {"name": "d", "namespace": "n", "uid": "u", "generation": 1}, "spec": {
@@ -13,13 +14,13 @@ fn rolling(surge: Value, unavailable: Value) -> Value {
 
 fn set(d: &Value, image: &str, replicas: i64, available: i64, revision: i64) -> Set {
     let wanted = d["spec"]["replicas"].as_i64().unwrap();
-    Set::of(
+    Set::of(Arc::new(
         json!({"metadata": {"name": format!("d-{image}"), "generation": 1, "creationTimestamp": format!("2026-01-01T00:00:0{revision}Z"), "annotations": {
             "deployment.kubernetes.io/desired-replicas": wanted.to_string(), "deployment.kubernetes.io/max-replicas": (wanted + bounds(d).0).to_string(),
             "deployment.kubernetes.io/revision": revision.to_string()}},
         "spec": {"replicas": replicas, "template": {"metadata": {"labels": {"a": "b", "pod-template-hash": image}}, "spec": {"containers": [{"name": "c", "image": image}]}}},
         "status": {"replicas": replicas, "availableReplicas": available, "observedGeneration": 1}}),
-    )
+    ))
 }
 
 fn sizes(d: &Value, sets: &[Set]) -> Vec<(String, i64)> {
@@ -63,7 +64,7 @@ fn recreate_waits_until_nothing_old_runs() {
     let d = deployment(3, "v2", json!({"type": "Recreate"}));
     assert_eq!(sizes(&d, &[set(&d, "v1", 3, 3, 1)]), pairs(&[("d-v1", 0), ("new", 0)]));
     let mut going = set(&d, "v1", 0, 0, 1);
-    going.object["status"]["replicas"] = json!(2);
+    Arc::make_mut(&mut going.object)["status"]["replicas"] = json!(2);
     assert_eq!(sizes(&d, &[going, set(&d, "v2", 0, 0, 2)]), pairs(&[("d-v1", 0), ("d-v2", 0)]));
     assert_eq!(
         sizes(&d, &[set(&d, "v1", 0, 0, 1), set(&d, "v2", 0, 0, 2)]),
