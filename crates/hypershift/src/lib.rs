@@ -28,7 +28,6 @@ pub mod around;
 pub mod delete;
 pub mod explain;
 pub mod inputs;
-pub mod install;
 pub mod kinds;
 pub mod metrics;
 pub mod naming;

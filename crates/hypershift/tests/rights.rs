@@ -3,7 +3,7 @@
 
 use crate::{objects, samples};
 use ek_auth::rbac::{Rule, uncovered};
-use hypershift::install::{self, Install};
+use self_managed::install;
 use serde_json::Value;
 
 /// The rules of one role.
@@ -23,7 +23,7 @@ fn covered(owner: &str, owned: &[Rule], role: &Value) {
 
 #[test]
 fn operators_have_the_rights_they_give() {
-    let installed = install::objects(&Install::default()).unwrap();
+    let installed = install::Args::of(&[]).unwrap().objects(&install::Inputs::default()).unwrap().resources;
     let own = rules(roles(&installed).next().unwrap());
     for hc in [samples::self_managed(), samples::managed()] {
         for role in roles(&objects::all(hc)) {
@@ -43,18 +43,4 @@ fn operators_have_the_rights_they_give() {
         }
     }
     assert!(seen > 5, "roles of components were looked at: {seen}");
-}
-
-#[test]
-fn an_installation_as_files() {
-    let install = Install {
-        image: "quay.example/zaffre:1".into(),
-        registry_overrides: "quay.io=mirror.example".into(),
-        vault_reader: "00000000-0000-0000-0000-0000000000aa".into(),
-        scope: Some("blue".into()),
-        ..Install::default()
-    };
-    let all = install::objects(&install).unwrap();
-    let documents: Vec<String> = all.iter().map(|o| serde_saphyr::to_string(o).unwrap()).collect();
-    testkit::golden!("install.yaml", &documents.join("---\n"));
 }

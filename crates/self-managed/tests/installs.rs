@@ -32,7 +32,7 @@ fn what_flags_become() {
     let objects = install("").objects(&inputs()).unwrap();
     testkit::golden!("install.yaml", &documents::joined(&objects.resources).unwrap());
     let (line, files) = full();
-    let objects = install(&format!("{line} --enable-defaulting-webhook --enable-validating-webhook"));
+    let objects = install(line);
     let objects = objects.objects(&files).unwrap();
     testkit::golden!("install-full.yaml", &documents::joined(&objects.resources).unwrap());
     let identity = "--private-platform Azure --azure-pls-managed-identity-client-id i --azure-pls-subscription-id s \
@@ -64,6 +64,7 @@ fn definitions_by_platform() {
 #[test]
 fn flags_that_do_not_fit_together() {
     for (line, first, second) in [
+        ("--enable-defaulting-webhook", "--enable-defaulting-webhook", "leave it out"),
         ("--hypershift-image a --image-refs b", "--hypershift-image", "--image-refs"),
         ("--limit-crd-install moon", "--limit-crd-install", "azure"),
         ("--cert-rotation-scale 48h", "--cert-rotation-scale", "24h"),

@@ -36,71 +36,10 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
 const ALL: &[&str] = &["*"];
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// What the operator does, and what it passes on to the operators of control planes.
-fn rules(aro: bool) -> Value {
-    let mut rules = vec![
-        rule(&["hypershift.openshift.io", "certificates.hypershift.openshift.io"], ALL, ALL),
-        rule(&["cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io", "addons.cluster.x-k8s.io"], ALL, ALL),
-        rule(
-            &[""],
-            &[
-                "configmaps",
-                "endpoints",
-                "events",
-                "namespaces",
-                "persistentvolumeclaims",
-                "pods",
-                "pods/log",
-                "secrets",
-                "serviceaccounts",
-                "services",
-            ],
-            ALL,
-        ),
-        rule(&[""], &["nodes", "persistentvolumes"], READ),
-        rule(&[""], &["serviceaccounts/token"], &["create"]),
-        rule(&["apps"], &["daemonsets", "deployments", "replicasets", "statefulsets"], ALL),
-        rule(&["batch"], &["cronjobs", "jobs"], ALL),
-        rule(&["policy"], &["poddisruptionbudgets"], ALL),
-        rule(&["networking.k8s.io"], &["networkpolicies", "ingresses"], ALL),
-        rule(&["discovery.k8s.io"], &["endpointslices", "endpointslices/restricted"], ALL),
-        rule(&["coordination.k8s.io"], &["leases"], ALL),
-        rule(&["events.k8s.io"], &["events"], ALL),
-        rule(
-            &["rbac.authorization.k8s.io"],
-            &["roles", "rolebindings", "clusterroles", "clusterrolebindings"],
-            ALL,
-        ),
-        rule(&["route.openshift.io"], &["routes", "routes/custom-host", "routes/status"], ALL),
-        rule(&["monitoring.coreos.com"], &["podmonitors", "servicemonitors", "prometheusrules"], ALL),
-        rule(&["image.openshift.io"], &["imagestreams"], ALL),
-        rule(&["apiextensions.k8s.io"], &["customresourcedefinitions"], READ),
-        rule(
-            &["admissionregistration.k8s.io"],
-            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-            &["get", "list", "watch", "patch", "update"],
-        ),
-        rule(&["scheduling.k8s.io"], &["priorityclasses"], READ),
-        rule(&["storage.k8s.io"], &["storageclasses", "volumeattachments"], READ),
-        rule(&["config.openshift.io"], ALL, READ),
-        rule(&["security.openshift.io"], &["securitycontextconstraints"], &["use"]),
-        rule(&["authentication.k8s.io"], &["tokenreviews"], &["create"]),
-        rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
-        rule(
-            &["certificates.k8s.io"],
-            &[
-                "certificatesigningrequests",
-                "certificatesigningrequests/approval",
-                "certificatesigningrequests/status",
-            ],
-            &["get", "list", "watch", "update", "patch"],
-        ),
-        rule(&["certificates.k8s.io"], &["signers"], &["approve", "sign"]),
-    ];
-    if aro {
-        rules.push(rule(&["secrets-store.csi.x-k8s.io"], &["secretproviderclasses"], ALL));
-    }
-    json!(rules)
+/// What the operator does, and what it passes on to the operators of control planes. A test of theirs holds everything
+/// that is given against this list.
+fn rules() -> Value {
+    serde_saphyr::from_str(include_str!("../../assets/operator-rules.yaml")).unwrap_or_default()
 }
 
 impl Args {
@@ -116,11 +55,7 @@ impl Args {
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         ]);
         let subject = json!([{"kind": "ServiceAccount", "name": OPERATOR, "namespace": home}]);
-        let mut all = vec![
-            account,
-            cluster_role(ROLE, rules(self.is_aro())),
-            cluster_binding(ROLE, ROLE, OPERATOR, home),
-        ];
+        let mut all = vec![account, cluster_role(ROLE, rules()), cluster_binding(ROLE, ROLE, OPERATOR, home)];
         all.extend(role_with_binding(home, ROLE, leases, subject));
         all.push(binding(
             "RoleBinding",

@@ -75,24 +75,21 @@ pub struct Args {
     /// Features beyond the usual; such a cluster cannot be upgraded
     #[arg(long, global = true)]
     pub tech_preview_no_upgrade: bool,
-    /// Who drives machines: builtin, or external for upstream's Cluster API and its Azure provider
-    #[arg(long, global = true, value_name = "WHO", default_value = "builtin", value_parser = ["builtin", "external"])]
-    pub machines: String,
 
-    /// Fill in what a HostedCluster or NodePool leaves out, on creation
-    #[arg(long, global = true)]
+    /// Refused: this operator serves no admission webhooks; the definitions fill in and check what can be
+    #[arg(long, global = true, hide = true)]
     pub enable_defaulting_webhook: bool,
-    /// Check HostedClusters and NodePools beyond their definitions
-    #[arg(long, global = true)]
+    /// Refused, like --enable-defaulting-webhook
+    #[arg(long, global = true, hide = true)]
     pub enable_validating_webhook: bool,
     /// Convert between versions of the definitions
     #[arg(long, global = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub enable_conversion_webhook: bool,
-    /// Leave the definitions of Cluster API without conversion
-    #[arg(long, global = true)]
+    /// Accepted for scripts; each definition has one version
+    #[arg(long, global = true, hide = true)]
     pub disable_capi_conversion_webhook: bool,
-    /// Keep machines stored as they are
-    #[arg(long, global = true)]
+    /// Accepted for scripts; each definition has one version
+    #[arg(long, global = true, hide = true)]
     pub disable_capi_migration: bool,
 
     /// Where private clusters are reached through: None or Azure (private link)
@@ -215,3 +212,12 @@ pub struct Args {
 
 /// One image for all of them.
 pub const DEFAULT_IMAGE: &str = "quay.io/zaffre/zaffre:latest";
+
+impl Args {
+    /// As if these were the flags.
+    pub fn of(words: &[&str]) -> Result<Args, clap::Error> {
+        use clap::FromArgMatches;
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("install").no_binary_name(true));
+        Args::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+}

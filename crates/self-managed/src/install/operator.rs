@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 pub(super) const AZURE_CREDENTIALS: &str = "hypershift-operator-azure-credentials";
 pub(super) const SCALE_CREDENTIALS: &str = "hypershift-operator-scale-from-zero-credentials";
-const SERVING: &str = "manager-serving-cert";
 const SCALE_MOUNT: &str = "/etc/scale-from-zero";
 
 fn plain(name: &str, value: &str) -> Value {
@@ -31,16 +30,9 @@ impl Args {
         self.platform_monitoring != Monitoring::None
     }
 
-    pub(super) fn has_webhooks(&self) -> bool {
-        self.enable_defaulting_webhook || self.enable_validating_webhook
-    }
-
+    /// One works, the other stands by.
     fn replicas(&self) -> i32 {
-        match (self.development, self.has_webhooks() || self.enable_conversion_webhook) {
-            (true, _) => 0,
-            (false, true) => 2,
-            (false, false) => 1,
-        }
+        if self.development { 0 } else { 2 }
     }
 
     fn command_line(&self) -> Vec<String> {
@@ -48,12 +40,6 @@ impl Args {
             ["--namespace=$(MY_NAMESPACE)", "--pod-name=$(MY_NAME)", "--metrics-addr=:9000"]
                 .map(String::from)
                 .into();
-        let platform = if self.private_platform == PrivatePlatform::Azure { "Azure" } else { "None" };
-        args.push(format!("--private-platform={platform}"));
-        args.push(format!("--machines={}", self.machines));
-        if self.platform_monitoring == Monitoring::All {
-            args.push("--enable-ocp-cluster-monitoring=true".into());
-        }
         if !self.hcp_egress_block_cidrs.is_empty() {
             args.push(format!("--hcp-egress-block-cidrs={}", self.hcp_egress_block_cidrs.join(",")));
         }
@@ -61,9 +47,6 @@ impl Args {
             let pairs: Vec<String> =
                 self.registry_overrides.iter().map(|(a, b)| format!("{a}={b}")).collect();
             args.push(format!("--registry-overrides={}", pairs.join(",")));
-        }
-        if self.has_webhooks() {
-            args.push("--cert-dir=/var/run/secrets/serving-cert".into());
         }
         args
     }
@@ -127,13 +110,6 @@ impl Args {
     fn mounts(&self, inputs: &Inputs) -> Vec<Mount> {
         let secret = |name: &str| json!({"secret": {"secretName": name}});
         let mut all = Vec::new();
-        if self.has_webhooks() {
-            all.push(Mount {
-                name: "serving-cert",
-                at: "/var/run/secrets/serving-cert",
-                source: secret(SERVING),
-            });
-        }
         if let Some(name) = self.private_credentials() {
             all.push(Mount { name: "azure-credentials", at: "/etc/azure-provider", source: secret(name) });
         }
@@ -180,7 +156,6 @@ impl Args {
                 "ports": [
                     {"name": "metrics", "containerPort": 9000, "protocol": "TCP"},
                     {"name": "health", "containerPort": 6060, "protocol": "TCP"},
-                    {"name": "manager", "containerPort": 9443, "protocol": "TCP"},
                 ],
                 "livenessProbe": probe("/healthz", 60),
                 "readinessProbe": probe("/readyz", 10),
@@ -206,11 +181,9 @@ impl Args {
         });
         let service = json!({
             "apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": OPERATOR, "namespace": self.namespace, "labels": {"name": OPERATOR},
-                "annotations": {"service.beta.openshift.io/serving-cert-secret-name": SERVING}},
+            "metadata": {"name": OPERATOR, "namespace": self.namespace, "labels": {"name": OPERATOR}},
             "spec": {"selector": {"name": OPERATOR}, "ports": [
                 {"name": "metrics", "port": 9393, "protocol": "TCP", "targetPort": "metrics"},
-                {"name": "manager", "port": 443, "protocol": "TCP", "targetPort": "manager"},
             ]},
         });
         let gate = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "feature-gate", "namespace": self.namespace},

@@ -240,7 +240,7 @@ fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
 pub async fn uninstall(a: crate::cli::road::UninstallArgs) -> anyhow::Result<()> {
     let UninstallArgs { management, namespace, crds } = a;
     let client = reach(&management).await?;
-    let mut args = plain()?;
+    let mut args = Args::of(&[])?;
     args.namespace = namespace;
     let Objects { definitions, resources } = args.objects(&Inputs::default())?;
     let applier = Applier::new(client.clone(), MANAGER).await?;
@@ -263,13 +263,6 @@ pub async fn uninstall(a: crate::cli::road::UninstallArgs) -> anyhow::Result<()>
     }
     output::note(&format!("deleted  {gone} objects"));
     Ok(())
-}
-
-/// As if no flag were given.
-fn plain() -> anyhow::Result<Args> {
-    use clap::FromArgMatches;
-    let command = <Args as clap::Args>::augment_args(clap::Command::new("install"));
-    Ok(Args::from_arg_matches(&command.try_get_matches_from(["install"])?)?)
 }
 
 async fn clusters(client: &Client) -> anyhow::Result<Vec<String>> {

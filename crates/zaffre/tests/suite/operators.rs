@@ -2,12 +2,12 @@
 //! nothing else. The world they work in runs none of them itself.
 
 use crate::zaffre;
-use hypershift::install::{self, Install};
 use hypershift::kinds;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use self_managed::install;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -139,9 +139,10 @@ async fn container(kit: &Kit, namespace: &str, name: &str, processes: &[&Server]
 
 /// What an installation brings, but no pods: the processes of this test are in their place.
 async fn installed(client: &kube::Client, image: &str) {
-    let install = Install { image: image.into(), replicas: 0, ..Install::default() };
+    let words = ["--development", "--platform-monitoring=None", "--hypershift-image", image];
+    let install = install::Args::of(&words).unwrap().objects(&install::Inputs::default()).unwrap();
     let known = reconcile::Kinds::builtin();
-    for object in install::objects(&install).unwrap() {
+    for object in install.resources {
         let (version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
         let kind = known.find(version, kind).unwrap();
         let at = object["metadata"]["namespace"].as_str().unwrap_or_default();
