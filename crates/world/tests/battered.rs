@@ -44,11 +44,7 @@ fn sort(request: &http::Request<Body>) -> Option<String> {
 }
 
 /// A client through which the operators' writes are attacked. Who dies says so on `deaths`.
-fn under_attack(
-    client: kube::Client,
-    attacks: Arc<Attacks>,
-    deaths: mpsc::UnboundedSender<()>,
-) -> kube::Client {
+fn under_attack(client: kube::Client, attacks: Arc<Attacks>, deaths: mpsc::Sender<()>) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (client, attacks, deaths) = (client.clone(), attacks.clone(), deaths.clone());
         async move {
@@ -68,7 +64,7 @@ fn under_attack(
                 }
                 2 => {
                     attacks.killed.lock().push(sort);
-                    let _ = deaths.send(());
+                    let _ = deaths.send(()).await;
                     // Nobody is there any more to hear it.
                     std::future::pending().await
                 }
@@ -111,7 +107,7 @@ async fn a_life_under_operators_that_die_after_every_sort_of_write() {
     kit.gone("calm").await;
 
     let attacks = Arc::new(Attacks::default());
-    let (deaths, mut died) = mpsc::unbounded_channel();
+    let (deaths, mut died) = mpsc::channel(64);
     let client = under_attack(kit.world.client(), attacks.clone(), deaths);
     kit.world.replace_operators(&client);
     let life = async {

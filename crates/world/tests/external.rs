@@ -57,7 +57,7 @@ async fn hopeless(client: &kube::Client, plane: &str) -> Option<String> {
     if let Some(c) = placed {
         // A volume may be on its way, or a node.
         let since = c["lastTransitionTime"].as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok())?;
-        let long = jiff::Timestamp::now().duration_since(since) > jiff::SignedDuration::from_secs(120);
+        let long = clock::system().now().duration_since(since) > jiff::SignedDuration::from_secs(120);
         return long.then(|| format!("no node takes etcd: {}", c["message"]));
     }
     let waits = [list("initContainerStatuses"), list("containerStatuses")].concat();

@@ -174,7 +174,7 @@ async fn certificate_expired(kit: &Kit, cluster: &Sample) {
     let good = Facts::of(&text(&serving, "tls.crt")).unwrap();
     let mut leaf = Leaf::server(good.common_name.clone(), good.dns.clone()).at(good.ips.clone());
     leaf.organization = good.organizations.first().cloned();
-    let now = jiff::Timestamp::now();
+    let now = clock::system().now();
     let old = signer.issue(&leaf, now - jiff::SignedDuration::from_hours(24 * 500)).unwrap();
     assert!(old.facts().unwrap().not_after < now);
     let data = json!({"data": {"tls.crt": STANDARD.encode(&old.cert), "tls.key": STANDARD.encode(old.key.expose())}});
