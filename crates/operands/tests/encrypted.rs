@@ -75,9 +75,11 @@ async fn data_keys_are_encrypted_by_the_vault() {
     let config = find("kas-secret-encryption-config");
     stage.hosted.encryption = Some(serde_yaml(config["stringData"]["config.yaml"].as_str().unwrap()));
     stage.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await;
-    for name in ["azure-kms-config", "managed-azure-kms"] {
-        stage.apply(find(name)).await;
-    }
+    stage.apply(find("azure-kms-config")).await;
+    // The operator of HostedClusters writes this one.
+    let mut class = control_plane::inject::provider_class(&scope, "managed-azure-kms", Who::Kms).unwrap();
+    class["metadata"]["namespace"] = json!(NS);
+    stage.apply(class).await;
     stage.hosted.deploy(&stage.kit).await;
 
     // Without a role for the key the plugin ends, and the API server does not come up.
