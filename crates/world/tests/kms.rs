@@ -194,9 +194,18 @@ async fn a_self_managed_cluster_is_encrypted_and_moves_to_another_key() {
     let said = |s: &Value| says(s, "KubeAPIServerAvailable", "False", "cannot encrypt with key etcd/");
     let o = kit.until("demo", "the cause", said).await;
     assert!(!is_true(&o.data["status"], "Available"));
-    let pod = pods.list(&labelled).await.unwrap().items.remove(0).metadata.name.unwrap();
-    let log = kit.log(&plane, &pod, "kube-apiserver").await;
-    assert!(log.contains("connected to etcd"), "it serves\n{log}");
+    let serves = async {
+        loop {
+            for pod in pods.list(&labelled).await.unwrap().items {
+                let name = pod.metadata.name.unwrap();
+                if kit.log(&plane, &name, "kube-apiserver").await.contains("connected to etcd") {
+                    return;
+                }
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(crate::kit::DEADLINE, serves).await.expect("it serves");
     // Given back, it goes on without anybody's help.
     Vault::let_in(&kit, &vault.id).await;
     kit.available("demo").await;

@@ -107,7 +107,8 @@ pub async fn replace(kit: &Kit, cluster: &str, app: &str) {
         let good = |p: &DynamicObject| {
             !uids.contains(&p.metadata.uid) && crate::kit::is_true(&p.data["status"], "Ready")
         };
-        now.len() >= old.len() && now.iter().all(good)
+        // Fewer than before, if they were being rolled out.
+        !now.is_empty() && now.iter().all(good)
     };
     let wait = async {
         while !fresh().await {

@@ -180,7 +180,7 @@ pub enum ServeWhat {
     /// Keep a token of a guest's service account fresh in a file
     ///
     /// The sidecar that gives control plane components their Azure identity: the token is what Entra ID exchanges. The
-    /// account is made if it is not there; the token is renewed at 80 % of its life at the latest, and 10 s after any
+    /// account is made if it is not there; the token is renewed at 80 % of its life at the latest, and soon after any
     /// failure. Runs until Ctrl-C or SIGTERM, or once with --oneshot.
     #[command(after_help = "Examples:\n  \
         zaffre serve token-minter --kubeconfig kc --service-account-namespace kube-system \\\n    \
@@ -351,12 +351,14 @@ mod tests {
     fn rendered_command_lines_are_understood() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let (mut all, mut lines) = (Vec::new(), Vec::new());
-        for one in ["control-plane/tests/golden", "hypershift/tests/golden", "guest-config/tests/golden"] {
+        for one in ["control-plane", "hypershift", "guest-config", "self-managed"]
+            .map(|c| format!("{c}/tests/golden"))
+        {
             files(&crates.join(one), &mut all);
         }
         for file in all {
             let text = std::fs::read_to_string(&file).unwrap();
-            for document in text.split("\n---\n") {
+            for document in text.split("\n---\n").filter(|d| !d.is_empty()) {
                 ours(&serde_saphyr::from_str(document).unwrap(), &mut lines);
             }
         }
