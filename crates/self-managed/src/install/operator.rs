@@ -36,10 +36,14 @@ impl Args {
     }
 
     fn command_line(&self) -> Vec<String> {
-        let mut args: Vec<String> =
-            ["--namespace=$(MY_NAMESPACE)", "--pod-name=$(MY_NAME)", "--metrics-addr=:9000"]
-                .map(String::from)
-                .into();
+        let mut args: Vec<String> = [
+            "--namespace=$(MY_NAMESPACE)",
+            "--pod-name=$(POD_NAME)",
+            "--metrics-addr=:9000",
+            "--health-address=:6060",
+        ]
+        .map(String::from)
+        .into();
         if !self.hcp_egress_block_cidrs.is_empty() {
             args.push(format!("--hcp-egress-block-cidrs={}", self.hcp_egress_block_cidrs.join(",")));
         }
