@@ -37,7 +37,7 @@ impl Refused {
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((k, v)) if !k.is_empty() => Ok((k.to_owned(), v.to_owned())),
-        _ => Err(format!("{text:?} is not KEY=VALUE")),
+        _ => Err(format!("'{text}' has no '='; write KEY=VALUE")),
     }
 }
 

@@ -72,7 +72,7 @@ pub struct Args {
     /// Which platforms' machines to install definitions for (comma-separated); all by default
     #[arg(long, global = true, value_name = "PLATFORM", value_delimiter = ',')]
     pub limit_crd_install: Vec<String>,
-    /// Features beyond the usual; such a cluster cannot be upgraded
+    /// Features beyond the usual; rendered for the operator, which does not act on it yet
     #[arg(long, global = true)]
     pub tech_preview_no_upgrade: bool,
 
@@ -92,7 +92,8 @@ pub struct Args {
     #[arg(long, global = true, hide = true)]
     pub disable_capi_migration: bool,
 
-    /// Where private clusters are reached through: None or Azure (private link)
+    /// Where private clusters are reached through: None or Azure (private link); rendered for the operator, which does not make
+    /// links yet
     #[arg(long, global = true, value_enum, value_name = "PLATFORM", default_value_t = PrivatePlatform::None)]
     pub private_platform: PrivatePlatform,
     /// Credentials for private links (file)
@@ -158,7 +159,8 @@ pub struct Args {
     #[arg(long, global = true, value_name = "A=B", value_parser = pair, value_delimiter = ',')]
     pub registry_overrides: Vec<(String, String)>,
 
-    /// Whose machine sizes are looked up for pools that begin with none: azure
+    /// Whose machine sizes are looked up for pools that begin with none: azure; rendered for the operator, which does not act
+    /// on it yet
     #[arg(long, global = true, value_name = "PROVIDER", value_parser = ["azure"])]
     pub scale_from_zero_provider: Option<String>,
     /// Credentials for that (file)
@@ -174,33 +176,33 @@ pub struct Args {
     /// What the platform's Prometheus collects: None, OperatorOnly (default) or All
     #[arg(long, global = true, value_enum, value_name = "WHAT", default_value_t = Monitoring::OperatorOnly)]
     pub platform_monitoring: Monitoring,
-    /// How many metrics of control planes are kept
+    /// How many metrics of control planes are kept; rendered for the operator, which does not act on it yet
     #[arg(long, global = true, value_enum, value_name = "SET", default_value_t = MetricsSet::Telemetry)]
     pub metrics_set: MetricsSet,
     /// Alerts for service levels
     #[arg(long, global = true)]
     pub slos_alerts: bool,
-    /// Dashboards for the console
-    #[arg(long, global = true)]
+    /// Accepted for scripts; there are no dashboards yet
+    #[arg(long, global = true, hide = true)]
     pub monitoring_dashboards: bool,
 
-    /// A day of certificates, for trying out rotation: at most 24h
+    /// A day of certificates, at most 24h; rendered for the operator, which does not act on it yet
     #[arg(long, global = true, value_name = "DURATION", default_value = "24h", value_parser = duration)]
     pub cert_rotation_scale: String,
-    /// Nodes of their own for the API servers of clusters that ask for it
-    #[arg(long, global = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    /// Accepted for scripts; API servers get no nodes of their own
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub enable_dedicated_request_serving_isolation: bool,
-    /// Bring back lost members of etcd
-    #[arg(long, global = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    /// Accepted for scripts; lost members of etcd are always brought back
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub enable_etcd_recovery: bool,
-    /// Label clusters by their size
+    /// Label clusters by their size; rendered for the operator, which does not act on it yet
     #[arg(long, global = true)]
     pub enable_size_tagging: bool,
     /// Roles for people: hypershift-client and hypershift-readers
     #[arg(long, global = true)]
     pub enable_admin_rbac_generation: bool,
-    /// Say more in logs
-    #[arg(long, global = true)]
+    /// Accepted for scripts; ZAFFRE_LOG in --additional-operator-env-vars says how much is said
+    #[arg(long, global = true, hide = true)]
     pub enable_ci_debug_output: bool,
     /// Environment of the operator (repeatable)
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',')]

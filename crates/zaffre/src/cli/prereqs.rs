@@ -3,6 +3,8 @@
 use super::road::{ClusterArgs, DestroyClusterArgs, KubeconfigArgs, NodepoolArgs};
 use super::shared::{DestroyIssuerArgs, DestroyManagedArgs, ManagedArgs, OidcIssuerArgs};
 use clap::{Args, Subcommand, ValueEnum};
+use self_managed::cluster::Access;
+use self_managed::flags::pair;
 use std::path::PathBuf;
 
 /// The platform; there is one.
@@ -244,21 +246,6 @@ pub struct InfraArgs {
     pub adopt: bool,
     #[command(flatten)]
     pub how: How,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Access {
-    #[value(name = "Public")]
-    Public,
-    #[value(name = "PublicAndPrivate")]
-    PublicAndPrivate,
-    #[value(name = "Private")]
-    Private,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (k, v) = text.split_once('=').ok_or_else(|| format!("'{text}' has no '='; write KEY=VALUE"))?;
-    Ok((k.to_owned(), v.to_owned()))
 }
 
 /// Take away the identities of a cluster on Azure

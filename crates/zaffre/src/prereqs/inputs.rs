@@ -1,7 +1,7 @@
 //! From flags to inputs.
 
 use super::files;
-use crate::cli::prereqs::{Access, IamArgs, InfraArgs};
+use crate::cli::prereqs::{IamArgs, InfraArgs};
 use anyhow::Context;
 use arm::ResourceId;
 use landing_zone::Cluster;
@@ -9,6 +9,7 @@ use landing_zone::iam::Iam;
 use landing_zone::identities::Identities;
 use landing_zone::infra::Infra;
 use landing_zone::roles::Assign;
+use self_managed::cluster::Access;
 
 pub fn iam(a: &IamArgs, subscription: ResourceId) -> anyhow::Result<Iam> {
     let iam = Iam {

@@ -2,16 +2,18 @@
 
 use super::apply::{Applier, named};
 use super::{inputs, reach, ssh};
-use crate::cli::prereqs::{self as cli, Access, How, Shown, Which};
+use crate::cli::prereqs::{self as cli, How, Shown, Which};
 use crate::cli::road::ClusterArgs;
 use crate::{output, prereqs};
 use anyhow::{Context, bail};
 use apis::hypershift::HostedCluster;
 use apis::names::label;
 use clock::Random;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
-use self_managed::cluster::{Access as Reached, Args, Inputs};
+use self_managed::cluster::{Args, Inputs};
 use self_managed::documents;
 use self_managed::infra::Infra;
 use serde_json::{Value, json};
@@ -33,6 +35,9 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
     }
     let client = reach(&management).await?;
     absent(&client, &what).await?;
+    if what.version_check {
+        same_version(&client).await?;
+    }
     let infra = match &what.infra_json {
         Some(_) => infra_of(&what)?,
         None => Box::pin(made(&what, account)).await?,
@@ -127,6 +132,27 @@ async fn absent(client: &Client, what: &Args) -> anyhow::Result<()> {
     }
 }
 
+/// Whether the operator is of this version. It says so where it lives.
+async fn same_version(client: &Client) -> anyhow::Result<()> {
+    let own = env!("CARGO_PKG_VERSION");
+    let api: Api<ConfigMap> = Api::all(client.clone());
+    let labelled = ListParams::default()
+        .labels(&format!("hypershift.openshift.io/{}=true", hypershift::supported::NAME));
+    let found =
+        api.list(&labelled).await.context("cannot read the operator's version (--version-check)")?.items;
+    let said: Vec<String> = found.into_iter().filter_map(|m| m.data?.remove("server-version")).collect();
+    match said.as_slice() {
+        [] => bail!(
+            "no operator says its version (--version-check): run `zaffre install --wait-until-available` first"
+        ),
+        all if all.iter().all(|v| v == own) => Ok(()),
+        all => bail!(
+            "the operator is of version {}, this command of {own} (--version-check): use the same, or leave the flag out",
+            all.join(", ")
+        ),
+    }
+}
+
 /// Infrastructure that is made now, as `create infra azure` makes it.
 async fn made(what: &Args, account: cli::Account) -> anyhow::Result<Infra> {
     let infra_id =
@@ -153,11 +179,7 @@ async fn made(what: &Args, account: cli::Account) -> anyhow::Result<Infra> {
         assign_custom_hcp_roles: what.assign_custom_hcp_roles,
         dns_zone_rg_name: what.dns_zone_rg_name.clone(),
         disable_cluster_capabilities: what.disable_cluster_capabilities.clone(),
-        endpoint_access: match what.endpoint_access {
-            Reached::Public => Access::Public,
-            Reached::PublicAndPrivate => Access::PublicAndPrivate,
-            Reached::Private => Access::Private,
-        },
+        endpoint_access: what.endpoint_access,
         endpoint_access_private_nat_subnet_id: what.endpoint_access_private_nat_subnet_id.clone(),
         adopt: false,
         how: How { dry_run: false, output: Shown::Text, quiet: false, parallel: 16 },

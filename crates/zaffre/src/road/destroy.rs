@@ -11,9 +11,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// How often somebody else may write in between.
+const TRIES: usize = 20;
 
 pub async fn destroy(args: DestroyClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
     let client = reach(&args.management).await?;
@@ -52,7 +55,7 @@ pub async fn destroy(args: DestroyClusterArgs, dry: bool) -> anyhow::Result<Exit
     prereqs::destroy(cli::Destroy::Infra(cli::On::Azure(infra)), false).await?;
     secrets(&client, &args.namespace, &infra_id).await?;
     if found.is_some() {
-        release(&api, &args.name).await?;
+        held(&api, &args.name, false, json!({})).await.context("cannot let go of the cluster")?;
     }
     output::note(&format!("gone     {} (its identities stay: zaffre destroy iam azure)", args.name));
     Ok(ExitCode::SUCCESS)
@@ -73,15 +76,8 @@ async fn cluster(
 ) -> anyhow::Result<()> {
     let name = hc.metadata.name.as_deref().unwrap_or_default();
     if hc.metadata.deletion_timestamp.is_none() {
-        let mut finalizers = hc.metadata.finalizers.clone().unwrap_or_default();
-        if !finalizers.iter().any(|f| f == finalizer::DESTROY_CLUSTER) {
-            finalizers.push(finalizer::DESTROY_CLUSTER.to_owned());
-        }
-        let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": hc.metadata.resource_version,
-            "annotations": {annotation::CLEANUP_CLOUD_RESOURCES: cloud.to_string()}}});
-        api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .context("cannot mark the cluster")?;
+        let marks = json!({annotation::CLEANUP_CLOUD_RESOURCES: cloud.to_string()});
+        held(api, name, true, marks).await.context("cannot mark the cluster")?;
         api.delete(name, &Default::default()).await.context("cannot delete the cluster")?;
     }
     output::note(&format!("deleting HostedCluster {name}"));
@@ -126,16 +122,27 @@ async fn secrets(client: &Client, namespace: &str, infra_id: &str) -> anyhow::Re
     Ok(())
 }
 
-async fn release(api: &Api<HostedCluster>, name: &str) -> anyhow::Result<()> {
-    let Some(hc) = api.get_opt(name).await.context("cannot ask the management cluster")? else {
-        return Ok(());
-    };
-    let mut left = hc.metadata.finalizers.unwrap_or_default();
-    left.retain(|f| f != finalizer::DESTROY_CLUSTER);
-    let patch = json!({"metadata": {"finalizers": left, "resourceVersion": hc.metadata.resource_version}});
-    match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(s)) if s.code == 404 => Ok(()),
-        Err(e) => Err(e).context("cannot let go of the cluster"),
+/// Holds the object, or lets go of it. Others write it meanwhile: it is read again then.
+async fn held(
+    api: &Api<HostedCluster>,
+    name: &str,
+    hold: bool,
+    annotations: Value,
+) -> Result<(), kube::Error> {
+    let mut tries = 0;
+    loop {
+        let Some(hc) = api.get_opt(name).await? else { return Ok(()) };
+        let mut all = hc.metadata.finalizers.unwrap_or_default();
+        all.retain(|f| f != finalizer::DESTROY_CLUSTER);
+        if hold {
+            all.push(finalizer::DESTROY_CLUSTER.to_owned());
+        }
+        let patch = json!({"metadata": {"finalizers": all, "resourceVersion": hc.metadata.resource_version,
+            "annotations": annotations}});
+        match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+            Err(kube::Error::Api(s)) if s.code == 409 && tries < TRIES => tries += 1,
+            Err(kube::Error::Api(s)) if s.code == 404 => return Ok(()),
+            other => return other.map(drop),
+        }
     }
 }

@@ -203,6 +203,9 @@ fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
     let image = std::mem::replace(&mut args.hypershift_image, "{{ .Values.image }}".into());
     args.namespace = "{{ .Release.Namespace }}".into();
     let Objects { definitions, mut resources } = args.objects(&read(&args)?)?;
+    // A chart is passed around: what is secret stays out of it.
+    let secrets: Vec<String> = resources.iter().filter(|o| documents::is_secret(o)).map(named).collect();
+    resources.retain(|o| !documents::is_secret(o));
     // Helm makes the namespace itself.
     resources.retain(|o| o["kind"] != "Namespace" || text(&o["metadata"]["name"]) != args.namespace);
     let dir = &how.output_dir;
@@ -234,6 +237,9 @@ fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
         definitions.len(),
         resources.len()
     ));
+    if !secrets.is_empty() {
+        output::note(&format!("left out {}: make them in the release's namespace first", secrets.join(", ")));
+    }
     Ok(())
 }
 
