@@ -44,7 +44,7 @@ pub mod releases;
 pub mod sample;
 mod verdicts;
 
-pub use around::Around;
+pub use around::{Around, boot_images};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
