@@ -45,7 +45,7 @@ pub fn replicas(np: &NodePool, live: Option<u32>) -> u32 {
     let size = |n: i32| u32::try_from(n).unwrap_or(0);
     match &np.spec.auto_scaling {
         Some(bounds) => {
-            live.unwrap_or(size(bounds.min)).clamp(size(bounds.min), size(bounds.max.max(bounds.min)))
+            live.unwrap_or_else(|| size(bounds.min)).clamp(size(bounds.min), size(bounds.max.max(bounds.min)))
         }
         None => np.spec.replicas.map_or(0, size),
     }

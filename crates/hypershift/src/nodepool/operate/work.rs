@@ -73,7 +73,7 @@ impl Pools {
         let (Some(target), [token, template]) = (&look.target, look.objects.as_slice()) else {
             return Ok(false);
         };
-        let at = kinds::SECRET.at(&look.namespace, &secrets::token_name(name(np), &target.rollout.hash));
+        let at = kinds::SECRET.at(&look.namespace, secrets::token_name(name(np), &target.rollout.hash));
         let seen = self.views().tokens.get(&look.namespace, &at.name).and_then(|t| t.token.clone());
         let drawn = self.operator.random.uuid();
         let made = applier
