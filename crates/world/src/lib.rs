@@ -39,6 +39,7 @@ pub mod ingress;
 pub mod install;
 pub mod kubeconfig;
 pub mod landing;
+mod machinery;
 pub mod operators;
 mod payload;
 mod programs;
@@ -210,6 +211,7 @@ impl World {
             served,
             around,
             tenants: management.gate.tenants.clone(),
+            machinery: management.machinery.clone(),
             clock: options.clock.clone(),
             random,
         };
