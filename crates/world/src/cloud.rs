@@ -75,6 +75,7 @@ impl Cloud {
         let mut config = Config::local(options.seed);
         config.ca_file = Some(dir.join("azure-ca.pem"));
         config.clock = options.clock.clone();
+        config.profile = options.profile;
         config.data_dir = options.dir.as_ref().map(|d| d.join("azure"));
         let sim = AzureSim::start(config).await?;
         let env = Env::parse(&sim.env());

@@ -3,6 +3,7 @@
 //! Pods of an API server come and go, and each has a loopback port of its own. In a cluster a Service's address stays;
 //! here the name must be resolved whenever somebody dials.
 
+use crate::health::Dial;
 use bytes::Bytes;
 use ek_node::ProgramContext;
 use futures::future::BoxFuture;
@@ -13,6 +14,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tower::{Layer, Service, ServiceExt};
@@ -29,9 +32,24 @@ pub enum Error {
     Client { path: String, source: Box<kube::Error> },
 }
 
-/// Dials names as the pod sees them.
+/// Dials names as somebody sees them.
 #[derive(Clone)]
-struct Names(ProgramContext);
+pub struct Names(Arc<dyn Fn(&str, u16) -> Option<SocketAddr> + Send + Sync>);
+
+impl Names {
+    pub fn by(resolve: impl Fn(&str, u16) -> Option<SocketAddr> + Send + Sync + 'static) -> Names {
+        Names(Arc::new(resolve))
+    }
+
+    /// As a pod does.
+    fn of(ctx: &ProgramContext) -> Names {
+        let ctx = ctx.clone();
+        Names::by(move |host, port| match host {
+            "localhost" | "127.0.0.1" => ctx.local(port),
+            _ => ctx.resolve(host, port),
+        })
+    }
+}
 
 impl Service<Uri> for Names {
     type Response = TokioIo<TcpStream>;
@@ -43,13 +61,10 @@ impl Service<Uri> for Names {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let ctx = self.0.clone();
+        let resolve = self.0.clone();
         Box::pin(async move {
             let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443));
-            let found = match host {
-                "localhost" | "127.0.0.1" => ctx.local(port),
-                _ => ctx.resolve(host, port),
-            };
+            let found = resolve(host, port);
             let nobody = || {
                 io::Error::new(io::ErrorKind::HostUnreachable, format!("no ready endpoint of {host}:{port}"))
             };
@@ -60,6 +75,39 @@ impl Service<Uri> for Names {
     }
 }
 
+/// Dials as whoever is outside of the cluster does.
+#[derive(Clone)]
+struct Outside(Arc<dyn Dial>);
+
+impl Service<Uri> for Outside {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let dial = self.0.clone();
+        Box::pin(async move {
+            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+            let tcp = dial.dial(host, uri.port_u16().unwrap_or(443)).await?;
+            tcp.set_nodelay(true)?;
+            Ok(TokioIo::new(tcp))
+        })
+    }
+}
+
+/// A client by a kubeconfig, through a way to dial.
+pub async fn over(file: Kubeconfig, dial: Arc<dyn Dial>) -> Result<kube::Client, Error> {
+    let of = "the kubeconfig";
+    let bad = |e| Error::Kubeconfig { path: of.to_owned(), source: Box::new(e) };
+    let config =
+        kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(bad)?;
+    through(config, Outside(dial), of)
+}
+
 /// A client by a kubeconfig of the container's mounts, with the certificates that it has now.
 pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Error> {
     let real = ctx.path(path).ok_or_else(|| Error::NoMount(path.to_owned()))?;
@@ -68,15 +116,29 @@ pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Er
     let text = text.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let bad = |e| Error::Kubeconfig { path: path.to_owned(), source: Box::new(e) };
     let file = Kubeconfig::from_yaml(&text).map_err(bad)?;
+    by_names(Names::of(ctx), file, path).await
+}
+
+/// A client by a kubeconfig, whose names somebody else resolves. `path` is where it came from, for people.
+pub async fn by_names(names: Names, file: Kubeconfig, path: &str) -> Result<kube::Client, Error> {
+    let bad = |e| Error::Kubeconfig { path: path.to_owned(), source: Box::new(e) };
     let config =
         kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(bad)?;
-    let failed = |e| Error::Client { path: path.to_owned(), source: Box::new(e) };
+    through(config, names, path)
+}
+
+fn through<C>(config: kube::Config, connector: C, of: &str) -> Result<kube::Client, Error>
+where
+    C: Service<Uri, Response = TokioIo<TcpStream>, Error = io::Error> + Clone + Send + Sync + 'static,
+    C::Future: Send + Unpin + 'static,
+{
+    let failed = |e| Error::Client { path: of.to_owned(), source: Box::new(e) };
     // One connection for all: an operator of a guest has some thirty watches.
     let https = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config().map_err(failed)?)
         .https_only()
         .enable_http2()
-        .wrap_connector(Names(ctx.clone()));
+        .wrap_connector(connector);
     let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).http2_only(true).build(https);
     let service = config.base_uri_layer().layer(pool);
     let service = service.map_response(|r: http::Response<hyper::body::Incoming>| {

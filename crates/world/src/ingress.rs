@@ -12,7 +12,7 @@ use ek_server::ServiceResolver;
 use futures::future::BoxFuture;
 use kube::Client;
 use kube::core::DynamicObject;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use reconcile::{Kind, Runtime, View, Watch};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -93,6 +93,40 @@ impl Dial for Ingress {
             match host.parse::<std::net::IpAddr>() {
                 Ok(ip) => TcpStream::connect(SocketAddr::from((ip, port))).await,
                 Err(_) => TcpStream::connect(self.0.address).await,
+            }
+        })
+    }
+}
+
+/// The ingresses of all management clusters of one Azure. A machine belongs to none of them by itself: the name that it was
+/// told leads it to the one that publishes it.
+#[derive(Clone, Default)]
+pub(crate) struct Ingresses(Arc<RwLock<Vec<Ingress>>>);
+
+impl Ingresses {
+    pub(crate) fn add(&self, ingress: Ingress) {
+        self.0.write().push(ingress);
+    }
+
+    pub(crate) fn remove(&self, ingress: &Ingress) {
+        self.0.write().retain(|i| !Arc::ptr_eq(&i.0, &ingress.0));
+    }
+
+    fn of(&self, host: &str) -> Option<Ingress> {
+        let all = self.0.read();
+        all.iter().find(|i| i.knows(host)).or_else(|| all.first()).cloned()
+    }
+}
+
+impl Dial for Ingresses {
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
+        let ingress = self.of(host);
+        Box::pin(async move {
+            match ingress {
+                Some(ingress) => ingress.dial(host, port).await,
+                None => {
+                    Err(io::Error::new(io::ErrorKind::HostUnreachable, format!("nobody publishes {host}")))
+                }
             }
         })
     }

@@ -27,16 +27,19 @@
 pub mod around;
 mod backup;
 pub mod balancers;
+mod boot;
 mod cloud;
 mod cluster;
 mod dial;
 pub mod files;
 mod gate;
 pub mod health;
+mod ignition;
 pub mod ingress;
 pub mod install;
 pub mod kubeconfig;
 pub mod landing;
+mod machinery;
 pub mod operators;
 mod payload;
 mod programs;
@@ -44,12 +47,12 @@ pub mod releases;
 pub mod sample;
 mod verdicts;
 
-pub use around::Around;
+pub use around::{Around, boot_images};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
 pub use landing::{Flavour, Landing};
-pub use operators::{Ground, Operators};
+pub use operators::{Ground, Keeping, Operators};
 
 use clock::{Random, SharedClock};
 use cluster::Management;
@@ -73,12 +76,24 @@ pub enum Pace {
     Realistic,
 }
 
+impl Pace {
+    /// The longest pause of a machine between attempts to become a node.
+    fn patience(self) -> std::time::Duration {
+        std::time::Duration::from_secs(match self {
+            Pace::Instant => 2,
+            Pace::Realistic => 30,
+        })
+    }
+}
+
 /// What a world is made with.
 #[derive(Clone)]
 pub struct Options {
     /// Where it is kept; `None`: in a directory that is removed when it stops.
     pub dir: Option<PathBuf>,
     pub pace: Pace,
+    /// How long Azure takes for things.
+    pub profile: azure_sim::Profile,
     /// The same seed gives the same Azure.
     pub seed: u64,
     /// Nodes of the management cluster in each of its three zones. A control plane has some forty pods, a node takes
@@ -97,6 +112,7 @@ impl Default for Options {
         Options {
             dir: None,
             pace: Pace::Instant,
+            profile: azure_sim::Profile::Instant,
             seed: 7,
             nodes_per_zone: 1,
             versions: releases::VERSIONS.map(str::to_owned).into(),
@@ -122,13 +138,18 @@ pub enum Error {
 
 /// A running world.
 pub struct World {
-    cloud: Cloud,
+    cloud: Arc<Cloud>,
+    /// Names of all worlds of one Azure.
+    names: ingress::Ingresses,
     management: Management,
     ingress: Ingress,
     ground: Ground,
     operators: Mutex<Operators>,
     stop: CancellationToken,
     watches: JoinHandle<reconcile::Drained>,
+    /// Machines boot once, however many worlds share their Azure. Whose Azure is another world's has none, and leaves
+    /// it running.
+    boots: Option<JoinHandle<()>>,
     dir: PathBuf,
     /// Removed at the end.
     _scratch: Option<tempfile::TempDir>,
@@ -138,11 +159,28 @@ impl World {
     pub async fn start(options: Options) -> Result<World, Error> {
         files::raise_limit();
         let (dir, scratch) = place(&options)?;
+        let cloud = Arc::new(Cloud::start(&options, &dir).await?);
+        World::stand(options, cloud, None, dir, scratch).await
+    }
+
+    /// Another management cluster, with its own operators, that shares this one's Azure. It is kept in the directory of
+    /// its options, and must be stopped before this one.
+    pub async fn beside(&self, options: Options) -> Result<World, Error> {
+        let (dir, scratch) = place(&options)?;
+        World::stand(options, self.cloud.clone(), Some(self.names.clone()), dir, scratch).await
+    }
+
+    async fn stand(
+        options: Options,
+        cloud: Arc<Cloud>,
+        others: Option<ingress::Ingresses>,
+        dir: PathBuf,
+        scratch: Option<tempfile::TempDir>,
+    ) -> Result<World, Error> {
         let stages = match options.pace {
             Pace::Instant => StageSet::instant(),
             Pace::Realistic => StageSet::realistic(),
         };
-        let cloud = Cloud::start(&options, &dir).await?;
         let random = Random::from_os();
         let releases = Releases::new();
         let means = programs::Means {
@@ -152,7 +190,8 @@ impl World {
             random: random.clone(),
             operators: options.operators,
         };
-        let make = cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages };
+        let make =
+            cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages: stages.clone() };
         let management = Management::start(make, scratch.is_some()).await?;
         let client = management.server.client();
         let served = install::install(&client).await?;
@@ -172,6 +211,7 @@ impl World {
             served,
             around,
             tenants: management.gate.tenants.clone(),
+            machines: Some(machinery::keeping(&management.machinery)),
             clock: options.clock.clone(),
             random,
         };
@@ -182,7 +222,32 @@ impl World {
         let operators = Mutex::new(operators);
         let stop = CancellationToken::new();
         let watches = tokio::spawn(runtime.run(stop.clone()));
-        Ok(World { cloud, management, ingress, ground, operators, stop, watches, dir, _scratch: scratch })
+        let alone = others.is_none();
+        let names = others.unwrap_or_default();
+        names.add(ingress.clone());
+        let machines = boot::Surroundings {
+            azure: cloud.sim.world().clone(),
+            dial: Arc::new(names.clone()),
+            clock: options.clock.clone(),
+            stages,
+            seed: options.seed,
+            dir: dir.clone(),
+            patience: options.pace.patience(),
+        };
+        let boots = alone.then(|| tokio::spawn(boot::Boots::run(machines, stop.clone())));
+        Ok(World {
+            cloud,
+            names,
+            management,
+            ingress,
+            ground,
+            operators,
+            stop,
+            watches,
+            boots,
+            dir,
+            _scratch: scratch,
+        })
     }
 
     /// The management cluster.
@@ -255,9 +320,16 @@ impl World {
         self.operators.into_inner().stop().await;
         self.stop.cancel();
         let _ = self.watches.await;
+        self.names.remove(&self.ingress);
+        let owner = self.boots.is_some();
+        if let Some(boots) = self.boots {
+            let _ = boots.await;
+        }
         self.ingress.close();
         self.management.stop().await;
-        self.cloud.stop();
+        if owner {
+            self.cloud.stop();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `zaffre serve hypershift-operator`: the HostedClusters of a management cluster.
 
 use super::ground::{self, Ground, Post, Registry};
-use crate::cli::operators::HypershiftOperatorArgs;
+use crate::cli::operators::{self, HypershiftOperatorArgs};
 use crate::reach::{self, Otherwise};
 use anyhow::Context;
 use apis::hypershift::HostedCluster;
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use hypershift::operate::{self, Setup, Shard};
 use hypershift::preflight::Preflight;
 use hypershift::preflight::azure::Arm;
-use hypershift::{Management, NoRelease, Payload, Surroundings};
+use hypershift::{Machinery, Management, NoRelease, Payload, Surroundings};
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::{Api, Client};
 use reconcile::{Metrics, Options, Runtime, chain};
@@ -68,6 +68,7 @@ struct Outside {
     home: String,
     blocked: Vec<String>,
     preflight: Option<Arc<dyn Preflight>>,
+    machinery: Machinery,
 }
 
 impl Outside {
@@ -94,6 +95,10 @@ impl Outside {
                 list => list,
             },
             preflight: account.map(|a| Arc::new(Arm::new(a)) as Arc<dyn Preflight>),
+            machinery: match args.machines {
+                operators::Machinery::Builtin => Machinery::Builtin,
+                operators::Machinery::External => Machinery::External,
+            },
         })
     }
 }
@@ -121,8 +126,8 @@ impl Surroundings for Outside {
         Box::pin(async move {
             let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
             let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
-            match self.registry.release(image, Some(logins)).await {
-                Ok(release) => Ok(Payload { release, arch: None }),
+            match self.registry.look_up(image, Some(logins)).await {
+                Ok((release, boot)) => Ok(Payload { release, arch: None, boot }),
                 Err(e) if e.is_final() => Err(NoRelease::Invalid(chain(&e).to_string())),
                 Err(e) => Err(NoRelease::Unreachable(chain(&e).to_string())),
             }
@@ -141,8 +146,18 @@ impl Surroundings for Outside {
         self.home.clone()
     }
 
+    fn machinery(&self) -> Machinery {
+        self.machinery
+    }
+
     fn blocked(&self) -> Vec<String> {
         self.blocked.clone()
+    }
+
+    fn resolves<'a>(&'a self, host: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            tokio::net::lookup_host((host, 443)).await.is_ok_and(|mut all| all.next().is_some())
+        })
     }
 
     fn preflight(&self) -> Option<Arc<dyn Preflight>> {
