@@ -79,7 +79,9 @@ async fn vm(kit: &Kit, name: &str, user_data: &str) -> (ResourceId, tokio::task:
 async fn up(kit: &Kit, id: &ResourceId, made: tokio::task::JoinHandle<()>) {
     match tokio::time::timeout(DEADLINE, made).await {
         Ok(made) => made.unwrap(),
-        Err(_) => panic!("{id} does not come up: {:?}", kit.world.cloud().sim.world().boot_log(&id.to_string())),
+        Err(_) => {
+            panic!("{id} does not come up: {:?}", kit.world.cloud().sim.world().boot_log(&id.to_string()))
+        }
     }
 }
 
@@ -101,7 +103,8 @@ async fn machine(kit: &Kit, name: &str, vm: &ResourceId) {
 
 async fn node(guest: &kube::Client, name: &str, what: impl Fn(&Node) -> bool) -> Node {
     let api: Api<Node> = Api::all(guest.clone());
-    let wait = kube::runtime::wait::await_condition(api.clone(), name, |n: Option<&Node>| n.is_some_and(&what));
+    let wait =
+        kube::runtime::wait::await_condition(api.clone(), name, |n: Option<&Node>| n.is_some_and(&what));
     match tokio::time::timeout(DEADLINE, wait).await {
         Ok(found) => found.unwrap().unwrap(),
         Err(_) => panic!("node {name} is {:?}", api.get_opt(name).await.unwrap()),
