@@ -158,7 +158,7 @@ async fn machines_fetch_their_config_join_run_pods_and_are_missed_when_they_die(
         let n = node(&guest, name, |n| ready(n, "True")).await;
         assert_eq!(n.spec.unwrap().provider_id, Some(format!("azure://{id}")));
         let info = n.status.unwrap().node_info.unwrap();
-        assert_eq!(info.kubelet_version, "v1.32.5", "as the release says");
+        assert_eq!(info.kubelet_version, "v1.32.6", "as the release says");
         assert!(info.os_image.contains("4.19.3"), "{}", info.os_image);
         let marks = n.metadata.annotations.unwrap();
         assert_eq!(marks["machineconfiguration.openshift.io/currentConfig"], "1a2b3c4d");
