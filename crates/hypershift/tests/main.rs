@@ -9,6 +9,8 @@ mod hashes;
 mod invalid;
 mod objects;
 mod pools;
+mod pools_golden;
+mod pools_killed;
 mod remove;
 mod rights;
 mod samples;
