@@ -5,6 +5,7 @@
 mod azure;
 mod begin;
 mod explained;
+mod hashes;
 mod invalid;
 mod objects;
 mod pools;
