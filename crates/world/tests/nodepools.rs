@@ -202,11 +202,11 @@ async fn machines_fetch_their_config_join_run_pods_and_are_missed_when_they_die(
     kit.world.stop().await;
 }
 
-/// A pool of the demo cluster.
+/// A pool of the cluster that the landing is made for.
 fn pool(kit: &Kit, replicas: i64, upgrade: &str) -> Value {
     json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
         "metadata": {"name": "workers", "namespace": NAMESPACE},
-        "spec": {"clusterName": "demo", "replicas": replicas, "arch": "amd64",
+        "spec": {"clusterName": "land", "replicas": replicas, "arch": "amd64",
             "release": {"image": kit.world.cloud().release("4.19.3").unwrap()},
             "management": {"autoRepair": false, "upgradeType": upgrade},
             "platform": {"type": "Azure", "azure": {"vmSize": "Standard_D4s_v5", "subnetID": kit.landing.layout.subnet,
@@ -236,7 +236,7 @@ async fn nodes(kit: &Kit, guest: &kube::Client, count: usize, what: impl Fn(&Nod
         Ok(all) => all,
         Err(_) => {
             let pool = kit.api(&kinds::POOL, NAMESPACE).get("workers").await.unwrap();
-            let machines = kit.api(&MACHINE, PLANE).list(&ListParams::default()).await.unwrap();
+            let machines = kit.api(&MACHINE, "clusters-land").list(&ListParams::default()).await.unwrap();
             let said: Vec<_> = machines.iter().map(|m| m.data["status"]["conditions"].clone()).collect();
             let logs: Vec<_> = (kit.world.cloud().sim.world().machines().iter())
                 .map(|m| kit.world.cloud().sim.world().boot_log(&m.id))
@@ -263,7 +263,8 @@ fn tainted(n: &Node, key: &str) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pools_labels_taints_and_configuration_reach_nodes_that_stay() {
     let kit = Kit::start(Flavour::Workload).await;
-    let guest = demo(&kit).await;
+    kit.with_cluster("4.19.3").await;
+    let guest = kit.admin("land").await;
     let api = kit.api(&kinds::POOL, NAMESPACE);
     let object = serde_json::from_value(pool(&kit, 2, "InPlace")).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap();
