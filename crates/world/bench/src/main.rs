@@ -3,6 +3,7 @@
 //! A cluster is made as a user makes it, by objects, on a landing zone that was made before, and is up when its object
 //! says so: its API has answered where it is published, and all of its components are available. CPU is what the kernel accounts to the process, memory what it counts as resident.
 
+mod pools;
 mod timeline;
 
 use anyhow::{Context, ensure};
@@ -34,6 +35,9 @@ struct Args {
     /// Say when each pod, component and condition came along
     #[arg(long)]
     timeline: bool,
+    /// Measure nodes in place of control planes
+    #[arg(long)]
+    nodepools: bool,
 }
 
 /// On one machine.
@@ -48,8 +52,12 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut all = Vec::new();
-    runtime.block_on(measure(&args, &mut all))?;
-    report("hosted", &all, args.json.as_deref()).context("cannot report")
+    let name = if args.nodepools { "nodepools" } else { "hosted" };
+    match args.nodepools {
+        true => runtime.block_on(Box::pin(pools::measure(args.scale, args.verbose, &mut all)))?,
+        false => runtime.block_on(Box::pin(measure(&args, &mut all)))?,
+    }
+    report(name, &all, args.json.as_deref()).context("cannot report")
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
