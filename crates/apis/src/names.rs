@@ -94,6 +94,47 @@ pub mod annotation {
         "hypershift.openshift.io/nodePoolPlatformMachineTemplate";
     pub const NODE_POOL_MAX_UNAVAILABLE: &str = "hypershift.openshift.io/nodePoolMaxUnavailable";
     pub const NODE_POOL_TAINTS: &str = "hypershift.openshift.io/nodePoolTaints";
+    /// On a MachineSet, by the guest's upgrader: what it does now, and why it cannot go on.
+    pub const NODE_POOL_UPGRADE_IN_PROGRESS_TRUE: &str =
+        "hypershift.openshift.io/nodePoolUpgradeInProgressTrue";
+    pub const NODE_POOL_UPGRADE_IN_PROGRESS_FALSE: &str =
+        "hypershift.openshift.io/nodePoolUpgradeInProgressFalse";
+    /// "true" on token Secrets: the ignition server serves by them.
+    pub const IGNITION_CONFIG: &str = "hypershift.openshift.io/ignition-config";
+    /// On token Secrets: Replace or InPlace.
+    pub const NODE_POOL_UPGRADE_TYPE: &str = "hypershift.openshift.io/node-pool-upgrade-type";
+    /// On token Secrets: when the token was drawn (RFC 3339).
+    pub const LAST_TOKEN_GENERATION_TIME: &str = "hypershift.openshift.io/last-token-generation-time";
+    /// On token Secrets, by the ignition server: "True" once somebody fetched with it.
+    pub const IGNITION_REACHED: &str = "hypershift.openshift.io/ignition-reached";
+    /// On token Secrets: from when they are of no use (RFC 3339).
+    pub const IGNITION_TOKEN_EXPIRATION: &str = "hypershift.openshift.io/ignition-token-expiration-timestamp";
+}
+
+/// Keys of the Secrets `token-<pool>-<hash>` and `user-data-<pool>-<hash>`: what the NodePool controller and the ignition
+/// server tell each other.
+pub mod token {
+    /// What nodes show, and what they showed before it was drawn anew.
+    pub const TOKEN: &str = "token";
+    pub const OLD_TOKEN: &str = "old_token";
+    /// Release image, and its version.
+    pub const RELEASE: &str = "release";
+    pub const RELEASE_VERSION: &str = "release-version";
+    /// Manifests with `---` between, gzip, then base64.
+    pub const CONFIG: &str = "config";
+    pub const PULL_SECRET_HASH: &str = "pull-secret-hash";
+    pub const ADDITIONAL_TRUST_BUNDLE_HASH: &str = "additional-trust-bundle-hash";
+    pub const CONFIGURATION_HASH: &str = "hc-configuration-hash";
+    pub const CLOUD_CONFIG_HASH: &str = "cloud-config-hash";
+    pub const OS_STREAM: &str = "os-stream";
+    /// By the ignition server: AsExpected, or why there is no payload.
+    pub const REASON: &str = "reason";
+    pub const MESSAGE: &str = "message";
+    /// By the ignition server, for InPlace: the payload itself.
+    pub const PAYLOAD: &str = "payload";
+    /// Of `user-data-…`: what the machine boots with.
+    pub const VALUE: &str = "value";
+    pub const DISABLE_TEMPLATING: &str = "disableTemplating";
 }
 
 /// Labels.

@@ -13,6 +13,21 @@ pub struct Payload {
     pub release: Release,
     /// For which processors; unknown counts as Multi.
     pub arch: Option<PayloadArch>,
+    /// What machines of this release boot from.
+    pub boot: Arc<[BootImage]>,
+}
+
+/// An image of the marketplace that a release names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootImage {
+    /// `x86_64` or `aarch64`.
+    pub arch: String,
+    /// Of virtual hardware; the second otherwise.
+    pub first_generation: bool,
+    pub publisher: String,
+    pub offer: String,
+    pub sku: String,
+    pub version: String,
 }
 
 /// Why there is no release. The texts are for users.
@@ -58,6 +73,11 @@ pub trait Surroundings: Send + Sync + 'static {
     /// Networks (CIDRs) that routers of control planes must not reach.
     fn blocked(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether nodes will find this name. Machines that ask too early remember for minutes that there is none.
+    fn resolves<'a>(&'a self, _host: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async { true })
     }
 
     /// What Azure is asked before anything is made. None: nothing is asked, and conditions say so.

@@ -14,6 +14,12 @@ pub const COMPONENT: Kind = Kind::new(GROUP, "v1beta1", "ControlPlaneComponent",
 pub const LINK: Kind = Kind::new(GROUP, "v1beta1", "AzurePrivateLinkService", "azureprivatelinkservices");
 pub const CAPI_CLUSTER: Kind = Kind::new(MACHINES, "v1beta1", "Cluster", "clusters");
 pub const MACHINE: Kind = Kind::new(MACHINES, "v1beta1", "Machine", "machines");
+pub const MACHINE_DEPLOYMENT: Kind =
+    Kind::new(MACHINES, "v1beta1", "MachineDeployment", "machinedeployments");
+pub const MACHINE_SET: Kind = Kind::new(MACHINES, "v1beta1", "MachineSet", "machinesets");
+pub const MACHINE_CHECK: Kind = Kind::new(MACHINES, "v1beta1", "MachineHealthCheck", "machinehealthchecks");
+pub const AZURE_TEMPLATE: Kind =
+    Kind::new(AZURE_MACHINES, "v1beta1", "AzureMachineTemplate", "azuremachinetemplates");
 pub const AZURE_CLUSTER: Kind = Kind::new(AZURE_MACHINES, "v1beta1", "AzureCluster", "azureclusters");
 pub const AZURE_IDENTITY: Kind =
     Kind::new(AZURE_MACHINES, "v1beta1", "AzureClusterIdentity", "azureclusteridentities");
@@ -37,5 +43,15 @@ pub const ACCESS: [Kind; 3] = [
 ];
 
 /// Kinds of others that are written where the management cluster serves them.
-pub const SERVED: [Kind; 6] =
-    [CAPI_CLUSTER, AZURE_CLUSTER, AZURE_IDENTITY, PROVIDER_CLASS, POD_MONITOR, PLANE];
+pub const SERVED: [Kind; 10] = [
+    CAPI_CLUSTER,
+    AZURE_CLUSTER,
+    AZURE_IDENTITY,
+    PROVIDER_CLASS,
+    POD_MONITOR,
+    PLANE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_SET,
+    MACHINE_CHECK,
+    AZURE_TEMPLATE,
+];

@@ -14,6 +14,7 @@
 //!
 //! * [`inputs`]: what users give besides the object. [`validate`]: what must hold. [`preflight`]: what Azure must say.
 //! * [`plan`]: the objects. [`status`]: the conditions. [`delete`]: the way back, layer by layer, each with a deadline.
+//! * [`nodepool`]: NodePools of those clusters, with a controller of their own over the same views.
 //! * [`explain`]: the same story for people: what is ready, what waits for what, since when, what to do.
 //! * [`operate`]: the controller; only there, and in [`explain::read`], a client is known.
 //!
@@ -31,6 +32,7 @@ pub mod inputs;
 pub mod kinds;
 pub mod metrics;
 pub mod naming;
+pub mod nodepool;
 pub mod operate;
 pub mod plan;
 pub mod preflight;
@@ -39,4 +41,4 @@ pub mod status;
 pub mod supported;
 pub mod validate;
 
-pub use around::{Management, NoRelease, Payload, Surroundings};
+pub use around::{BootImage, Management, NoRelease, Payload, Surroundings};

@@ -4,8 +4,10 @@
 //! is nothing to keep up to date and nothing to forget.
 
 mod further;
+mod pools;
 
 pub use further::{TRANSITIONS, reached};
+pub use pools::TRANSITIONS as POOL_TRANSITIONS;
 
 use crate::naming;
 use crate::operate::{Operator, Views};
@@ -95,6 +97,7 @@ pub fn text(operator: &Operator, now: Timestamp) -> String {
         all.push(hc);
     }
     further::providers(&all, &mut page);
+    pools::all(&mut page, operator, now);
     let l = labels(&[("version", env!("CARGO_PKG_VERSION"))]);
     page.add("hypershift_operator_info", "Which operator this is.", l, 1.0);
     for (identity, n) in by_identity {

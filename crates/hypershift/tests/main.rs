@@ -7,6 +7,7 @@ mod begin;
 mod explained;
 mod invalid;
 mod objects;
+mod pools;
 mod remove;
 mod rights;
 mod samples;

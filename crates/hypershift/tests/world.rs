@@ -34,6 +34,20 @@ pub fn release(version: &str) -> Release {
     }
 }
 
+/// Releases from 4.20 on say what their machines boot from.
+fn boot_images(version: &str) -> Arc<[hypershift::BootImage]> {
+    let old = version.parse::<apis::version::Version>().is_ok_and(|v| v.ordinal() < 20);
+    let image = |first: bool| hypershift::BootImage {
+        arch: "x86_64".into(),
+        first_generation: first,
+        publisher: "azureopenshift".into(),
+        offer: "aro4".into(),
+        sku: if first { "aro_420" } else { "420-v2" }.into(),
+        version: "420.0.20260101".into(),
+    };
+    if old { [].into() } else { [image(false), image(true)].into() }
+}
+
 /// Tells the operator what it must know. Images say their version in their tag.
 pub struct Told {
     pub verdict: Mutex<Option<Verdict>>,
@@ -88,6 +102,7 @@ impl Surroundings for Around {
                 v => Ok(Payload {
                     release: release(v),
                     arch: Some(apis::hypershift::status::PayloadArch::Multi),
+                    boot: boot_images(v),
                 }),
             }
         })

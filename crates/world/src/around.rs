@@ -11,7 +11,7 @@ use control_plane::operate::{Surroundings, Verdict};
 use control_plane::scope::{Management, Release, Scope};
 use futures::future::BoxFuture;
 use hypershift::preflight::Preflight;
-use hypershift::{NoRelease, Payload};
+use hypershift::{BootImage, NoRelease, Payload};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
@@ -33,7 +33,7 @@ pub struct Around {
     client: Client,
     images: Images,
     releases: Releases,
-    known: Mutex<HashMap<String, (Release, Timestamp)>>,
+    known: Mutex<HashMap<String, (Found, Timestamp)>>,
     health: Health,
     clock: SharedClock,
     /// The image with our own programs.
@@ -89,7 +89,7 @@ impl Around {
         &self,
         image: &str,
         logins: impl AsyncFnOnce() -> Result<Option<Logins>, Failure>,
-    ) -> Result<Release, Failure> {
+    ) -> Result<Found, Failure> {
         let now = self.clock.now();
         let fixed = image.contains('@');
         if let Some((release, at)) = self.known.lock().get(image)
@@ -110,12 +110,13 @@ impl Around {
             ours: self.ours.clone(),
             registry_overrides: String::new(),
         };
+        let found = Found { release, boot: boot_images(&payload.boot) };
         let mut known = self.known.lock();
         if known.len() >= KEPT {
             known.clear();
         }
-        known.insert(image.to_owned(), (release.clone(), now));
-        Ok(release)
+        known.insert(image.to_owned(), (found.clone(), now));
+        Ok(found)
     }
 
     /// What the cluster's pull secret lets us read.
@@ -126,6 +127,30 @@ impl Around {
         let text = text.map(|t| String::from_utf8_lossy(&t.0).into_owned());
         Ok(text.map(|t| Logins::parse(&t)).transpose()?)
     }
+}
+
+/// A release, and what its machines boot from.
+#[derive(Clone)]
+struct Found {
+    release: Release,
+    boot: Arc<[BootImage]>,
+}
+
+/// As the operator takes them.
+pub fn boot_images(boot: &release::BootImages) -> Arc<[BootImage]> {
+    let of = |arch: &str, first_generation: bool, m: &release::Marketplace| BootImage {
+        arch: arch.to_owned(),
+        first_generation,
+        publisher: m.publisher.clone(),
+        offer: m.offer.clone(),
+        sku: m.sku.clone(),
+        version: m.version.clone(),
+    };
+    let each = boot.0.iter().flat_map(|(arch, g)| {
+        let first = g.gen1.as_ref().map(|m| of(arch, true, m));
+        first.into_iter().chain(g.gen2.as_ref().map(|m| of(arch, false, m)))
+    });
+    each.collect()
 }
 
 /// What a user is told when there is no release.
@@ -147,8 +172,8 @@ impl hypershift::Surroundings for Around {
         Box::pin(async move {
             let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
             let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
-            let release = self.look_up(image, async || Ok(Some(logins))).await.map_err(no_release)?;
-            Ok(Payload { release, arch: None })
+            let found = self.look_up(image, async || Ok(Some(logins))).await.map_err(no_release)?;
+            Ok(Payload { release: found.release, arch: None, boot: found.boot })
         })
     }
 
@@ -172,9 +197,10 @@ impl hypershift::Surroundings for Around {
 impl Surroundings for Around {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
         let namespace = hcp.metadata.namespace.as_deref().unwrap_or_default();
-        Box::pin(
-            async move { self.look_up(&hcp.spec.release_image, async || self.logins(namespace).await).await },
-        )
+        Box::pin(async move {
+            let found = self.look_up(&hcp.spec.release_image, async || self.logins(namespace).await).await?;
+            Ok(found.release)
+        })
     }
 
     fn healthy<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Result<(), String>> {

@@ -3,6 +3,7 @@
 //! Pods of an API server come and go, and each has a loopback port of its own. In a cluster a Service's address stays;
 //! here the name must be resolved whenever somebody dials.
 
+use crate::health::Dial;
 use bytes::Bytes;
 use ek_node::ProgramContext;
 use futures::future::BoxFuture;
@@ -13,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tower::{Layer, Service, ServiceExt};
@@ -60,6 +62,39 @@ impl Service<Uri> for Names {
     }
 }
 
+/// Dials as whoever is outside of the cluster does.
+#[derive(Clone)]
+struct Outside(Arc<dyn Dial>);
+
+impl Service<Uri> for Outside {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let dial = self.0.clone();
+        Box::pin(async move {
+            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+            let tcp = dial.dial(host, uri.port_u16().unwrap_or(443)).await?;
+            tcp.set_nodelay(true)?;
+            Ok(TokioIo::new(tcp))
+        })
+    }
+}
+
+/// A client by a kubeconfig, through a way to dial.
+pub async fn over(file: Kubeconfig, dial: Arc<dyn Dial>) -> Result<kube::Client, Error> {
+    let of = "the kubeconfig";
+    let bad = |e| Error::Kubeconfig { path: of.to_owned(), source: Box::new(e) };
+    let config =
+        kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(bad)?;
+    through(config, Outside(dial), of)
+}
+
 /// A client by a kubeconfig of the container's mounts, with the certificates that it has now.
 pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Error> {
     let real = ctx.path(path).ok_or_else(|| Error::NoMount(path.to_owned()))?;
@@ -70,13 +105,21 @@ pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Er
     let file = Kubeconfig::from_yaml(&text).map_err(bad)?;
     let config =
         kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(bad)?;
-    let failed = |e| Error::Client { path: path.to_owned(), source: Box::new(e) };
+    through(config, Names(ctx.clone()), path)
+}
+
+fn through<C>(config: kube::Config, connector: C, of: &str) -> Result<kube::Client, Error>
+where
+    C: Service<Uri, Response = TokioIo<TcpStream>, Error = io::Error> + Clone + Send + Sync + 'static,
+    C::Future: Send + Unpin + 'static,
+{
+    let failed = |e| Error::Client { path: of.to_owned(), source: Box::new(e) };
     // One connection for all: an operator of a guest has some thirty watches.
     let https = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config().map_err(failed)?)
         .https_only()
         .enable_http2()
-        .wrap_connector(Names(ctx.clone()));
+        .wrap_connector(connector);
     let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).http2_only(true).build(https);
     let service = config.base_uri_layer().layer(pool);
     let service = service.map_response(|r: http::Response<hyper::body::Incoming>| {

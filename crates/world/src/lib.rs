@@ -27,12 +27,14 @@
 pub mod around;
 mod backup;
 pub mod balancers;
+mod boot;
 mod cloud;
 mod cluster;
 mod dial;
 pub mod files;
 mod gate;
 pub mod health;
+mod ignition;
 pub mod ingress;
 pub mod install;
 pub mod kubeconfig;
@@ -44,7 +46,7 @@ pub mod releases;
 pub mod sample;
 mod verdicts;
 
-pub use around::Around;
+pub use around::{Around, boot_images};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
@@ -71,6 +73,16 @@ pub enum Pace {
     Instant,
     /// Pods start about as fast as real ones.
     Realistic,
+}
+
+impl Pace {
+    /// The longest pause of a machine between attempts to become a node.
+    fn patience(self) -> std::time::Duration {
+        std::time::Duration::from_secs(match self {
+            Pace::Instant => 2,
+            Pace::Realistic => 30,
+        })
+    }
 }
 
 /// What a world is made with.
@@ -129,6 +141,7 @@ pub struct World {
     operators: Mutex<Operators>,
     stop: CancellationToken,
     watches: JoinHandle<reconcile::Drained>,
+    boots: JoinHandle<()>,
     dir: PathBuf,
     /// Removed at the end.
     _scratch: Option<tempfile::TempDir>,
@@ -152,7 +165,8 @@ impl World {
             random: random.clone(),
             operators: options.operators,
         };
-        let make = cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages };
+        let make =
+            cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages: stages.clone() };
         let management = Management::start(make, scratch.is_some()).await?;
         let client = management.server.client();
         let served = install::install(&client).await?;
@@ -182,7 +196,28 @@ impl World {
         let operators = Mutex::new(operators);
         let stop = CancellationToken::new();
         let watches = tokio::spawn(runtime.run(stop.clone()));
-        Ok(World { cloud, management, ingress, ground, operators, stop, watches, dir, _scratch: scratch })
+        let machines = boot::Surroundings {
+            azure: cloud.sim.world().clone(),
+            dial: Arc::new(ingress.clone()),
+            clock: options.clock.clone(),
+            stages,
+            seed: options.seed,
+            dir: dir.clone(),
+            patience: options.pace.patience(),
+        };
+        let boots = tokio::spawn(boot::Boots::run(machines, stop.clone()));
+        Ok(World {
+            cloud,
+            management,
+            ingress,
+            ground,
+            operators,
+            stop,
+            watches,
+            boots,
+            dir,
+            _scratch: scratch,
+        })
     }
 
     /// The management cluster.
@@ -255,6 +290,7 @@ impl World {
         self.operators.into_inner().stop().await;
         self.stop.cancel();
         let _ = self.watches.await;
+        let _ = self.boots.await;
         self.ingress.close();
         self.management.stop().await;
         self.cloud.stop();

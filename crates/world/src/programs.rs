@@ -2,6 +2,7 @@
 //! operator and the version operator. Each reads its words and files as the real one does and calls the library.
 
 use crate::dial;
+use crate::ignition::{IgnitionProxy, IgnitionServer};
 use azure::oci::Images;
 use clock::{Random, SharedClock};
 use ek_node::{Program, ProgramContext, Programs};
@@ -32,6 +33,9 @@ impl Means {
             false => Arc::new(Healthy),
         };
         programs.register_where(ours, crate::gate::serves(name), config);
+        let ignition = Arc::new(IgnitionServer(self.clone()));
+        programs.register_where(ours, crate::gate::serves("ignition-server"), ignition);
+        programs.register_where(&image("haproxy-router"), crate::ignition::is_proxy, Arc::new(IgnitionProxy));
         programs.register(&image("cluster-version-operator"), VersionOperator(self.clone()));
     }
 }
@@ -43,11 +47,11 @@ fn has(container: &serde_json::Value, word: &str) -> bool {
 }
 
 /// Everything a container was started with, after `zaffre serve NAME` or its own name.
-fn words(ctx: &ProgramContext, skip: usize) -> Vec<String> {
+pub(crate) fn words(ctx: &ProgramContext, skip: usize) -> Vec<String> {
     ctx.command().iter().chain(ctx.args()).skip(skip).cloned().collect()
 }
 
-fn failed(ctx: &ProgramContext, why: &dyn std::fmt::Display) -> i32 {
+pub(crate) fn failed(ctx: &ProgramContext, why: &dyn std::fmt::Display) -> i32 {
     ctx.log(format!("error: {why}"));
     1
 }

@@ -160,6 +160,15 @@ pub enum ServeWhat {
         zaffre serve machines --namespace clusters-demo --kubeconfig kc\n  \
         kubectl -n clusters-demo get machines,azuremachines -w")]
     Machines(operators::MachinesArgs),
+    /// Ignition payloads for the machines of one hosted cluster
+    ///
+    /// Machines that boot show a token and are given everything that makes them nodes. Tokens lie in Secrets of the
+    /// control plane's namespace and are renewed here; how making a payload went is written to the same Secrets.
+    /// Payloads made here are complete for simulated machines; RHCOS needs more, made by --payload-command.
+    #[command(after_help = "Examples:\n  \
+        zaffre serve ignition-server --namespace clusters-demo --kubeconfig kc --cert-file tls.crt --key-file tls.key\n  \
+        curl --cacert ca.crt -H \"Authorization: Bearer $(base64 -w0 token)\" https://ignition-server:9090/ignition")]
+    IgnitionServer(ignition::Args),
     /// The config operator of one hosted cluster: between its control plane and the cluster itself
     ///
     /// Keeps in the guest what the HostedCluster decides (configuration, authorities, pull secrets, credentials, agents on

@@ -5,6 +5,7 @@ pub mod control_plane_operator;
 mod ground;
 mod guest;
 mod hypershift_operator;
+mod ignition;
 mod machines;
 mod observe;
 mod sidecar;
@@ -25,6 +26,7 @@ pub async fn run(what: ServeWhat) -> anyhow::Result<ExitCode> {
         ServeWhat::Azure(args) => Box::pin(azure::run(args)).await?,
         ServeWhat::ControlPlaneOperator(args) => Box::pin(control_plane_operator::run(args)).await?,
         ServeWhat::HypershiftOperator(args) => Box::pin(hypershift_operator::run(args)).await?,
+        ServeWhat::IgnitionServer(args) => Box::pin(ignition::run(args)).await?,
         ServeWhat::Machines(args) => Box::pin(machines::run(args)).await?,
         ServeWhat::EtcdBackup(args) => etcd_backup(args).await?,
         ServeWhat::HostedClusterConfigOperator(args) => Box::pin(guest::config_operator(args)).await?,

@@ -13,7 +13,7 @@ mod view;
 
 pub use quota::{allow, usage, within_quota};
 pub use report::{Boot, BootError};
-pub use view::{Interface, Machine, MachineEvent, MachineEvents};
+pub use view::{Interface, Machine, MachineEvent, MachineEvents, capacity};
 
 use crate::kinds::{MACHINES, kind};
 use crate::state::{Record, State, hash};

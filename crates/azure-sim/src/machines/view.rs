@@ -169,3 +169,11 @@ impl World {
         self.look(|state| find(state, named).map(|r| shown(state, r)))
     }
 }
+
+/// Processors and memory in GiB of a size, and whether it is an ARM one; what a machine of it can find out.
+pub fn capacity(size: &str) -> Option<(u32, u32, bool)> {
+    let size = crate::kinds::size(size)?;
+    // The memory of sizes is at most a few tebibytes.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded and positive")]
+    Some((size.cpus, size.memory.max(1.0) as u32, size.arm))
+}

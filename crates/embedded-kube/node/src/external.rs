@@ -31,6 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Who signs certificates of kubelets.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Who signs those that kubelets serve with.
+const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
@@ -58,6 +60,38 @@ pub struct Identity {
     pub name: String,
     pub cert_pem: String,
     pub key_pem: Secret,
+}
+
+/// A certificate to serve with: asked for once a node is registered, as kubelets do.
+#[derive(Clone, Debug, Default)]
+pub struct ServingRequest {
+    /// Addresses that are to be in it, besides the node's name.
+    pub addresses: Vec<String>,
+}
+
+impl ServingRequest {
+    /// Submits the request as the node; whoever approves it looks at the names in it.
+    pub async fn submit(&self, node: &kube::Client, name: &str) -> Result<String, JoinError> {
+        let key = KeyPair::generate().map_err(JoinError::Request)?;
+        let names: Vec<String> =
+            [name.to_owned()].into_iter().chain(self.addresses.iter().cloned()).collect();
+        // An address among the names becomes an address in the certificate.
+        let mut params = CertificateParams::new(names).map_err(JoinError::Request)?;
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+        params.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
+        let request = params.serialize_request(&key).and_then(|r| r.pem()).map_err(JoinError::Request)?;
+        let csr: CertificateSigningRequest = serde_json::from_value(json!({
+            "metadata": {"generateName": "node-csr-"},
+            "spec": {"request": base64::engine::general_purpose::STANDARD.encode(request), "signerName": SERVING_SIGNER,
+                "usages": ["digital signature", "key encipherment", "server auth"]},
+        }))
+        .unwrap_or_default();
+        let all: Api<CertificateSigningRequest> = Api::all(node.clone());
+        let made =
+            all.create(&Default::default(), &csr).await.map_err(api("ask for a serving certificate"))?;
+        Ok(made.metadata.name.unwrap_or_default())
+    }
 }
 
 impl Identity {
@@ -150,6 +184,8 @@ pub struct ExternalOptions {
     pub stages: StageSet,
     pub heartbeat: Duration,
     pub events: Events,
+    /// Whether it asks for a certificate to serve with; nothing here is served with it.
+    pub serving: Option<ServingRequest>,
 }
 
 impl ExternalOptions {
@@ -160,6 +196,7 @@ impl ExternalOptions {
             stages: StageSet::realistic(),
             heartbeat: Duration::from_secs(10),
             events: Events::All,
+            serving: None,
         }
     }
 }
@@ -180,6 +217,8 @@ pub struct ExternalNode {
     addresses: Addresses,
     pods: HashMap<String, (Value, Memory, Option<Timestamp>)>,
     uid: String,
+    /// Whether heartbeats may have been missed: then somebody may have written it off.
+    doubted: bool,
 }
 
 impl ExternalNode {
@@ -219,6 +258,7 @@ impl ExternalNode {
             addresses: Addresses::default(),
             pods: HashMap::new(),
             uid: object::uid(&there).to_owned(),
+            doubted: false,
             options,
         })
     }
@@ -230,6 +270,11 @@ impl ExternalNode {
         let config = watcher::Config::default().fields(&format!("spec.nodeName={}", self.name));
         let news = kube::runtime::WatchStreamExt::default_backoff(watcher(all, config));
         let mut news = Box::pin(news);
+        if let Some(serving) = &self.options.serving
+            && let Err(e) = serving.submit(&self.client, &self.name).await
+        {
+            tracing::debug!(node = self.name, error = %e, "no certificate to serve with was asked for");
+        }
         let mut beat = tokio::time::interval(self.options.heartbeat.max(Duration::from_millis(10)));
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -238,6 +283,7 @@ impl ExternalNode {
                 () = stop.cancelled() => return,
                 _ = beat.tick() => {
                     if let Err(e) = self.renew().await {
+                        self.doubted = true;
                         tracing::debug!(node = self.name, error = %e, "a heartbeat did not arrive");
                     }
                 }
@@ -342,7 +388,7 @@ impl ExternalNode {
         }
     }
 
-    async fn renew(&self) -> Result<(), kube::Error> {
+    async fn renew(&mut self) -> Result<(), kube::Error> {
         let now = self.options.clock.now();
         let lease = node::lease(&self.name, &self.uid, now);
         let all = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
@@ -354,6 +400,10 @@ impl ExternalNode {
             Err(e) => return Err(e),
             Ok(_) => {}
         }
+        // A node whose lease never lapsed is not written off, and need not look at itself.
+        if !self.doubted {
+            return Ok(());
+        }
         let path = format!("/api/v1/nodes/{}", self.name);
         let there = send(&self.client, "GET", &path, None).await?;
         let old = there["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -361,6 +411,7 @@ impl ExternalNode {
             let patch = json!({"status": {"conditions": node::conditions(now, &old)}});
             send(&self.client, "PATCH", &format!("{path}/status"), Some(&patch)).await?;
         }
+        self.doubted = false;
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ mod state;
 mod streams;
 
 pub use events::Events;
-pub use external::{ExternalNode, ExternalOptions, Identity, JoinError};
+pub use external::{ExternalNode, ExternalOptions, Identity, JoinError, ServingRequest};
 pub use node::{EMBEDDED, NodeSpec};
 pub use program::{ExecOutput, FnProgram, Program, ProgramContext, Programs};
 pub use run::files::{Payload, write as write_files};

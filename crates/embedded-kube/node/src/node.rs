@@ -31,6 +31,8 @@ pub struct NodeSpec {
     /// Further resources, such as `nvidia.com/gpu`.
     pub resources: BTreeMap<String, String>,
     pub os_image: String,
+    /// Version of its kubelet, `v1.34.0`.
+    pub kubelet: String,
 }
 
 impl Default for NodeSpec {
@@ -48,6 +50,7 @@ impl Default for NodeSpec {
             address: None,
             resources: BTreeMap::new(),
             os_image: "Zaffre embedded node".into(),
+            kubelet: "v1.34.0".into(),
         }
     }
 }
@@ -113,7 +116,7 @@ impl NodeSpec {
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": {
                 "architecture": self.arch, "operatingSystem": "linux", "osImage": self.os_image,
-                "kernelVersion": "6.12.0-zaffre", "kubeletVersion": "v1.34.0", "kubeProxyVersion": "",
+                "kernelVersion": "6.12.0-zaffre", "kubeletVersion": self.kubelet, "kubeProxyVersion": "",
                 "containerRuntimeVersion": "zaffre://0.1.0",
                 "machineID": machine, "systemUUID": id, "bootID": id,
             },

@@ -12,6 +12,7 @@ mod remove;
 mod shard;
 mod uids;
 mod views;
+pub(crate) mod views_of_pools;
 mod watches;
 
 pub use shard::Shard;
@@ -48,19 +49,20 @@ const SUPPORTED: &str = crate::supported::NAME;
 /// Keeps hosted clusters as their objects say.
 pub struct Operator {
     pub views: Views,
-    applier: Applier,
-    clock: SharedClock,
-    random: Random,
-    around: Arc<dyn Surroundings>,
+    pub(crate) applier: Applier,
+    pub(crate) clock: SharedClock,
+    pub(crate) random: Random,
+    pub(crate) around: Arc<dyn Surroundings>,
     served: BTreeSet<String>,
-    fetch: Fetch,
+    pub(crate) fetch: Fetch,
     uids: Uids,
-    releases: Releases,
+    pub(crate) releases: Releases,
     verdicts: Verdicts,
     groups: remove::Groups,
     shard: Shard,
-    memos: memo::Memos,
-    metrics: reconcile::Metrics,
+    pub(crate) memos: memo::Memos,
+    pub(crate) metrics: reconcile::Metrics,
+    pools: std::sync::OnceLock<reconcile::Handle>,
     /// Milestones that were counted, by cluster: views may be older than what was written.
     counted: parking_lot::Mutex<std::collections::HashMap<String, BTreeSet<&'static str>>>,
 }
@@ -494,6 +496,11 @@ impl Operator {
     /// What a Secret or ConfigMap held when it was last read.
     pub fn known(&self, sort: inputs::Sort, namespace: &str, name: &str) -> Option<inputs::Given> {
         self.fetch.known(sort, namespace, name)
+    }
+
+    /// The controller of NodePools, which shares our views.
+    pub fn node_pools(&self) -> Option<&reconcile::Handle> {
+        self.pools.get()
     }
 
     /// Whether a cluster is ours to keep.

@@ -13,6 +13,9 @@ use std::sync::Arc;
 pub const READ: [&str; 4] =
     ["admin-kubeconfig", "custom-admin-kubeconfig", "kubeadmin-password", "service-network-admin-kubeconfig"];
 
+/// ConfigMaps and Secrets of a control plane that nodes are told of.
+pub const BOOT: [&str; 2] = ["root-ca", "ignition-server-ca-cert"];
+
 /// Deployments of a control plane that are looked at.
 const LOOKED_AT: [&str; 4] = ["control-plane-operator", "cluster-api", "capi-provider", "ignition-server"];
 
@@ -56,8 +59,8 @@ pub struct Workload {
 /// Names that a cluster refers to.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    key: String,
-    names: BTreeSet<(Sort, String)>,
+    pub(crate) key: String,
+    pub(crate) names: BTreeSet<(Sort, String)>,
 }
 
 /// All views.
@@ -76,6 +79,8 @@ pub struct Views {
     pub machines: Arc<View<DynamicObject>>,
     /// Rights outside of namespaces that some control plane has.
     pub roles: Arc<View<()>>,
+    /// What the controller of NodePools reads.
+    pub np: crate::nodepool::operate::Views,
 }
 
 fn text(o: &ObjectMeta, key: &str) -> Option<String> {
@@ -107,7 +112,8 @@ fn pool(o: &DynamicObject) -> Option<Pool> {
 fn mark(o: &DynamicObject) -> Option<Mark> {
     let m = &o.metadata;
     let of_plane = m.labels.as_ref().is_some_and(|l| l.contains_key(label::HOSTED_CONTROL_PLANE));
-    if of_plane && !READ.contains(&m.name.as_deref()?) {
+    let name = m.name.as_deref()?;
+    if of_plane && !READ.contains(&name) && !BOOT.contains(&name) {
         return None;
     }
     let prefix = inputs::mark("");
@@ -155,6 +161,7 @@ impl Default for Views {
             azure: View::whole(),
             machines: View::whole(),
             roles: View::new(role),
+            np: Default::default(),
         }
     }
 }

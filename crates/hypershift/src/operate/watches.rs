@@ -6,6 +6,7 @@ use super::{Operator, Shard, Uids};
 use crate::around::Surroundings;
 use crate::inputs::Sort;
 use crate::kinds;
+use crate::nodepool::operate as nodepool;
 use crate::plan::copies::TRUSTED;
 use apis::names::annotation;
 use clock::{Random, SharedClock};
@@ -90,13 +91,17 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         shard,
         memos: Default::default(),
         metrics: metrics.clone(),
+        pools: Default::default(),
         counted: Default::default(),
     });
     let views = &operator.views;
     let handle = runtime.controller(operator.clone(), options);
+    let pooled = nodepool::attach(runtime, client, &operator, &ledger, options);
+    let _ = operator.pools.set(pooled.clone());
     let itself = handle.keys(|o, keys| keys.itself(o));
     let clusters = Watch::whole(client, &kinds::CLUSTER).into_sink(views.clusters.clone());
-    runtime.watch(clusters.into_sink(views.names.clone()).wakes(itself));
+    let of_pools = pooled.keys(nodepool::of_cluster(&views.np));
+    runtime.watch(clusters.into_sink(views.names.clone()).wakes(itself).wakes(of_pools));
     for (kind, sink) in sinks {
         let mut watch = Watch::whole(client, &kind).optional().into_sink(ledger.clone());
         if let Some(sink) = sink {
@@ -152,9 +157,12 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
                 keys.push(super::SUPPORTED);
             }
         });
-        runtime.watch(Watch::metadata(client, &kind).into_sink(ledger.clone()).into_sink(sink).wakes(wakes));
+        let of_pools = pooled.keys(nodepool::of_input(&operator, sort));
+        let watch = Watch::metadata(client, &kind).into_sink(ledger.clone()).into_sink(sink);
+        runtime.watch(watch.wakes(wakes).wakes(of_pools));
     }
     let pools = Watch::whole(client, &kinds::POOL).optional().into_sink(views.pools.clone());
+    let pools = pools.into_sink(views.np.pools.clone()).wakes(pooled.keys(|o, keys| keys.itself(o)));
     runtime.watch(pools.wakes(handle.keys(|o, keys| {
         let cluster = o.data["spec"]["clusterName"].as_str().unwrap_or_default();
         keys.object(o.metadata.namespace.as_deref().unwrap_or_default(), cluster);

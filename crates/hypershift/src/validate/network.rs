@@ -34,6 +34,13 @@ impl Range {
     }
 }
 
+/// Whether an address lies in a range.
+pub fn contains(cidr: &str, address: &str) -> bool {
+    let (Some(r), Ok(ip)) = (range(cidr), address.parse::<IpAddr>()) else { return false };
+    let (six, at) = number(ip);
+    r.six == six && (r.first..=r.last).contains(&at)
+}
+
 /// Everything that is wrong with the ranges.
 pub fn problems(networking: &Networking) -> Vec<String> {
     let mut out = Vec::new();

@@ -122,19 +122,29 @@ impl Registry {
 
     /// The release that an image is.
     pub async fn release(&self, image: &str, logins: Option<Logins>) -> Result<Release, release::Error> {
+        Ok(self.look_up(image, logins).await?.0)
+    }
+
+    /// The same, with what its machines boot from.
+    pub async fn look_up(
+        &self,
+        image: &str,
+        logins: Option<Logins>,
+    ) -> Result<(Release, Arc<[hypershift::BootImage]>), release::Error> {
         let mut images = self.images.clone();
         if let Some(logins) = logins {
             images = images.logins(logins);
         }
         let payload = self.releases.payload(&images, image).await?;
-        Ok(Release {
+        let release = Release {
             image: image.to_owned(),
             version: payload.version.clone(),
             kubernetes: payload.kubernetes.clone(),
             images: self.list(&payload),
             ours: self.ours.clone(),
             registry_overrides: self.overrides.clone(),
-        })
+        };
+        Ok((release, world::boot_images(&payload.boot)))
     }
 
     fn list(&self, payload: &Arc<Payload>) -> Arc<BTreeMap<String, String>> {

@@ -121,8 +121,8 @@ impl Surroundings for Outside {
         Box::pin(async move {
             let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
             let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
-            match self.registry.release(image, Some(logins)).await {
-                Ok(release) => Ok(Payload { release, arch: None }),
+            match self.registry.look_up(image, Some(logins)).await {
+                Ok((release, boot)) => Ok(Payload { release, arch: None, boot }),
                 Err(e) if e.is_final() => Err(NoRelease::Invalid(chain(&e).to_string())),
                 Err(e) => Err(NoRelease::Unreachable(chain(&e).to_string())),
             }
@@ -143,6 +143,12 @@ impl Surroundings for Outside {
 
     fn blocked(&self) -> Vec<String> {
         self.blocked.clone()
+    }
+
+    fn resolves<'a>(&'a self, host: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            tokio::net::lookup_host((host, 443)).await.is_ok_and(|mut all| all.next().is_some())
+        })
     }
 
     fn preflight(&self) -> Option<Arc<dyn Preflight>> {

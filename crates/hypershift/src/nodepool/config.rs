@@ -1,0 +1,301 @@
+//! What nodes are configured with: manifests of users, and those that follow from the HostedCluster.
+//!
+//! Documents are kept as JSON with sorted keys (which is YAML too), so that nobody's spaces roll nodes. What the user's
+//! ConfigMaps hold is checked here, with the ConfigMap and the document named.
+
+use super::text::canonical;
+use crate::inputs::Given;
+use apis::hypershift::HostedCluster;
+use serde_json::{Value, json};
+
+const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io/v1";
+/// Documents of one ConfigMap; more is a mistake.
+const MOST: usize = 64;
+
+/// Why a ConfigMap of a pool cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("ConfigMap {0} is not there: create it beside the NodePool, or remove it from spec.{1}")]
+    Absent(String, &'static str),
+    #[error("ConfigMap {0} has no key {1}: put the manifest there")]
+    NoKey(String, &'static str),
+    #[error("ConfigMap {name}, document {index}: it cannot be read as YAML ({why})")]
+    Unreadable { name: String, index: usize, why: String },
+    #[error("ConfigMap {name}, document {index}: {kind} of {api:?} is not supported; use one of {allowed}")]
+    Kind { name: String, index: usize, kind: String, api: String, allowed: &'static str },
+    #[error("ConfigMap {name}, document {index}: {kind} has no metadata.name: give it one")]
+    Unnamed { name: String, index: usize, kind: String },
+    #[error("{kind} {object} is in ConfigMap {first} and in ConfigMap {second}: rename one of them")]
+    Twice { kind: String, object: String, first: String, second: String },
+    #[error("ConfigMap {0} has more than {MOST} documents: split it")]
+    Many(String),
+}
+
+const ALLOWED: &[(&str, &str)] = &[
+    (MACHINE_CONFIG, "MachineConfig"),
+    (MACHINE_CONFIG, "KubeletConfig"),
+    (MACHINE_CONFIG, "ContainerRuntimeConfig"),
+    ("operator.openshift.io/v1alpha1", "ImageContentSourcePolicy"),
+    ("config.openshift.io/v1", "ImageDigestMirrorSet"),
+    ("config.openshift.io/v1", "ClusterImagePolicy"),
+    ("config.openshift.io/v1alpha1", "ClusterImagePolicy"),
+];
+const ALLOWED_TEXT: &str = "MachineConfig, KubeletConfig, ContainerRuntimeConfig (machineconfiguration.openshift.io/v1), ImageContentSourcePolicy (operator.openshift.io/v1alpha1), ImageDigestMirrorSet, ClusterImagePolicy (config.openshift.io/v1)";
+const TUNING: &[(&str, &str)] =
+    &[("tuned.openshift.io/v1", "Tuned"), ("performance.openshift.io/v2", "PerformanceProfile")];
+const TUNING_TEXT: &str = "Tuned (tuned.openshift.io/v1), PerformanceProfile (performance.openshift.io/v2)";
+
+/// What a ConfigMap must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// `spec.config`.
+    Config,
+    /// `spec.tuningConfig`.
+    Tuning,
+}
+
+impl Sort {
+    fn field(self) -> &'static str {
+        if self == Sort::Config { "config" } else { "tuningConfig" }
+    }
+
+    fn key(self) -> &'static str {
+        if self == Sort::Config { "config" } else { "tuning" }
+    }
+
+    fn allowed(self) -> (&'static [(&'static str, &'static str)], &'static str) {
+        match self {
+            Sort::Config => (ALLOWED, ALLOWED_TEXT),
+            Sort::Tuning => (TUNING, TUNING_TEXT),
+        }
+    }
+}
+
+fn documents(text: &str) -> impl Iterator<Item = &str> {
+    // A line of dashes, whatever follows on it; saphyr reads one document at a time.
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = text
+            .match_indices("---")
+            .find(|(i, _)| *i == 0 || text.as_bytes()[i - 1] == b'\n')
+            .map(|(i, _)| i);
+        match end {
+            Some(i) => {
+                rest = Some(text[i..].split_once('\n').map_or("", |(_, after)| after));
+                Some(&text[..i])
+            }
+            None => {
+                rest = None;
+                Some(text)
+            }
+        }
+    })
+    .filter(|d| d.lines().any(|l| !l.trim().is_empty() && !l.trim_start().starts_with('#')))
+}
+
+/// Pools have no names of their own in the guest's configuration: there everybody is a worker.
+fn for_workers(mut o: Value) -> Value {
+    match o["kind"].as_str() {
+        Some("MachineConfig") => {
+            o["metadata"]["labels"]["machineconfiguration.openshift.io/role"] = json!("worker");
+        }
+        Some("KubeletConfig" | "ContainerRuntimeConfig") => {
+            o["spec"]["machineConfigPoolSelector"] =
+                json!({"matchLabels": {"machineconfiguration.openshift.io/mco-built-in": ""}});
+        }
+        _ => {}
+    }
+    o
+}
+
+/// Documents of the pool's ConfigMaps, and everything that is wrong with them.
+pub fn of_user(sort: Sort, maps: &[(String, Option<Given>)]) -> (Vec<Value>, Vec<Error>) {
+    let (mut out, mut errors) = (Vec::new(), Vec::new());
+    let mut seen: Vec<(String, String, String)> = Vec::new();
+    for (name, given) in maps {
+        let Some(given) = given else {
+            errors.push(Error::Absent(name.clone(), sort.field()));
+            continue;
+        };
+        let Some(bytes) = given.data.get(sort.key()) else {
+            errors.push(Error::NoKey(name.clone(), sort.key()));
+            continue;
+        };
+        let text = String::from_utf8_lossy(bytes);
+        if documents(&text).nth(MOST).is_some() {
+            errors.push(Error::Many(name.clone()));
+            continue;
+        }
+        for (index, document) in documents(&text).enumerate() {
+            match one(sort, name, index, document) {
+                Ok(o) => {
+                    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+                    let (kind, object) = (text(&o["kind"]), text(&o["metadata"]["name"]));
+                    match seen.iter().find(|(k, n, _)| *k == kind && *n == object) {
+                        Some((_, _, first)) => errors.push(Error::Twice {
+                            kind,
+                            object,
+                            first: first.clone(),
+                            second: name.clone(),
+                        }),
+                        None => {
+                            seen.push((kind, object, name.clone()));
+                            out.push(for_workers(o));
+                        }
+                    }
+                }
+                Err(e) => errors.push(e),
+            }
+        }
+    }
+    (out, errors)
+}
+
+fn one(sort: Sort, name: &str, index: usize, text: &str) -> Result<Value, Error> {
+    let name = name.to_owned();
+    let o: Value = serde_saphyr::from_str(text).map_err(|e| Error::Unreadable {
+        name: name.clone(),
+        index,
+        why: super::text::bounded(&e.to_string(), 200),
+    })?;
+    let read = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let (api, kind) = (read(&o["apiVersion"]), read(&o["kind"]));
+    let (allowed, text) = sort.allowed();
+    if !allowed.contains(&(api.as_str(), kind.as_str())) {
+        return Err(Error::Kind { name, index, kind, api, allowed: text });
+    }
+    if read(&o["metadata"]["name"]).is_empty() {
+        return Err(Error::Unnamed { name, index, kind });
+    }
+    Ok(o)
+}
+
+fn machine_config(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": MACHINE_CONFIG, "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {"machineconfiguration.openshift.io/role": "worker"}}, "spec": spec})
+}
+
+/// What follows from the HostedCluster: FIPS, the SSH key of `core`, and where images are also found.
+pub fn of_cluster(hc: &HostedCluster, ssh_key: Option<&str>) -> Vec<Value> {
+    let ignition = json!({"version": "3.2.0"});
+    let mut users = json!([]);
+    if let Some(key) = ssh_key.map(str::trim).filter(|k| !k.is_empty()) {
+        let keys: Vec<&str> = key.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        users = json!([{"name": "core", "sshAuthorizedKeys": keys}]);
+    }
+    let mut out = vec![
+        machine_config(
+            "30-fips",
+            json!({"config": {"ignition": ignition}, "fips": hc.spec.shared.fips.unwrap_or(false)}),
+        ),
+        machine_config(
+            "99-worker-ssh",
+            json!({"config": {"ignition": ignition, "passwd": {"users": users}}}),
+        ),
+    ];
+    let mirrors: Vec<Value> = hc
+        .spec
+        .shared
+        .image_content_sources
+        .iter()
+        .flatten()
+        .map(|s| {
+            let mirrors: Vec<&str> = s.mirrors.iter().flatten().map(|m| m.0.as_str()).collect();
+            json!({"source": s.source, "mirrors": mirrors})
+        })
+        .collect();
+    if !mirrors.is_empty() {
+        out.push(json!({"apiVersion": "config.openshift.io/v1", "kind": "ImageDigestMirrorSet",
+            "metadata": {"name": "cluster", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
+            "spec": {"imageDigestMirrors": mirrors}}));
+    }
+    out
+}
+
+/// Where nodes find the API server, and the images that we choose for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The address that nodes answer themselves, and its port.
+    pub advertise: String,
+    pub port: u16,
+    /// Where it leads.
+    pub host: String,
+    pub to: u16,
+    /// Tells the shared ingress whose connection it is (ARO, public).
+    pub cluster_id: Option<String>,
+}
+
+impl Way {
+    /// From the HostedCluster's status; nothing while the control plane has not said where it is.
+    pub fn of(hc: &HostedCluster, status: &Value) -> Option<Way> {
+        let at = &status["controlPlaneEndpoint"];
+        let host = at["host"].as_str().filter(|h| !h.is_empty())?;
+        let to = at["port"].as_u64().and_then(|p| u16::try_from(p).ok()).filter(|p| *p > 0)?;
+        let networking = &hc.spec.networking;
+        let api = networking.api_server.as_ref();
+        let six = networking.cluster_network.first().is_some_and(|n| n.cidr.0.contains(':'));
+        let advertise = api
+            .and_then(|a| a.advertise_address.clone())
+            .unwrap_or_else(|| if six { "fd00::1" } else { "172.20.0.1" }.to_owned());
+        let port = api.and_then(|a| a.port).and_then(|p| u16::try_from(p).ok()).unwrap_or(6443);
+        let azure = hc.spec.shared.platform.azure.as_ref()?;
+        let public = azure.topology() == apis::hypershift::platform::Topology::Public;
+        let (mut host, mut to, mut cluster_id) = (host.to_owned(), to, None);
+        match (public, azure.azure_authentication_config.is_managed()) {
+            (true, true) => (to, cluster_id) = (6443, hc.spec.cluster_id.clone()),
+            (false, _) => {
+                (host, to) = (format!("api.{}.hypershift.local", crate::naming::name(hc)), port);
+            }
+            (true, false) => {}
+        }
+        Some(Way { advertise, port, host, to, cluster_id })
+    }
+}
+
+/// The proxy on every node by which its pods reach the API server. `image` may be empty: then it is what rolls nodes,
+/// and the image is not.
+pub fn proxy(way: &Way, image: &str) -> Value {
+    let Way { advertise, port, host, to, cluster_id } = way;
+    let bracketed = if advertise.contains(':') { format!("[{advertise}]") } else { advertise.clone() };
+    let tlv = cluster_id
+        .as_ref()
+        .map(|id| format!(" send-proxy-v2 proxy-v2-options unique-id set-proxy-v2-tlv-fmt(0x20) {id}"))
+        .unwrap_or_default();
+    let configuration = format!(
+        "global\n  maxconn 7000\n\ndefaults\n  mode tcp\n  timeout connect 10s\n  timeout client 10m\n  timeout server 10m\n  timeout tunnel 1h\n\nfrontend local_apiserver\n  bind {bracketed}:{port}\n  default_backend remote_apiserver\n\nbackend remote_apiserver\n  server controlplane {host}:{to}{tlv}\n"
+    );
+    let device = if advertise.contains(':') { format!("{advertise}/128") } else { format!("{advertise}/32") };
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "kube-apiserver-proxy", "namespace": "kube-system", "labels": {"k8s-app": "kube-apiserver-proxy"}},
+        "spec": {"hostNetwork": true, "priorityClassName": "system-node-critical",
+            "containers": [{"name": "haproxy", "image": image, "command": ["haproxy", "-f", "/usr/local/etc/haproxy"],
+                "resources": {"requests": {"cpu": "13m", "memory": "16Mi"}},
+                "ports": [{"name": "apiserver", "containerPort": port, "hostPort": port, "protocol": "TCP"}],
+                "livenessProbe": {"httpGet": {"path": "/version", "scheme": "HTTPS", "host": advertise, "port": port},
+                    "initialDelaySeconds": 120, "periodSeconds": 120, "timeoutSeconds": 10, "failureThreshold": 3},
+                "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy"}]}],
+            "volumes": [{"name": "config", "hostPath": {"path": "/etc/kubernetes/apiserver-proxy-config"}}]}});
+    let file = |path: &str, text: &str, mode: u32| {
+        let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+        json!({"path": path, "mode": mode, "overwrite": true, "contents": {"source": format!("data:text/plain;charset=utf-8;base64,{data}")}})
+    };
+    let unit = format!(
+        "[Unit]\nDescription=Address of the API server on this node\nBefore=kubelet.service\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/ip addr replace {device} dev lo\nExecStop=/usr/sbin/ip addr del {device} dev lo\n\n[Install]\nWantedBy=multi-user.target\n"
+    );
+    machine_config(
+        "20-apiserver-haproxy",
+        json!({"config": {"ignition": {"version": "3.2.0"},
+            "storage": {"files": [
+                file("/etc/kubernetes/apiserver-proxy-config/haproxy.cfg", &configuration, 0o644),
+                file("/etc/kubernetes/manifests/kube-apiserver-proxy.yaml", &canonical(&pod), 0o644)]},
+            "systemd": {"units": [{"name": "apiserver-ip.service", "enabled": true, "contents": unit}]}}}),
+    )
+}
+
+/// All documents as one text, in an order that does not depend on where they came from.
+pub fn text(documents: &[Value]) -> String {
+    let mut all: Vec<String> = documents.iter().map(canonical).collect();
+    all.sort_unstable();
+    all.join("\n---\n")
+}

@@ -1,0 +1,161 @@
+//! Making everything as it should be.
+
+use super::{Boot, Look, Pools, sooner};
+use crate::kinds;
+use crate::nodepool::machines::{self, Refs};
+use crate::nodepool::secrets::{self, Chore};
+use crate::nodepool::watched::Hidden;
+use crate::nodepool::{key, name};
+use apis::names::annotation;
+use jiff::SignedDuration;
+use reconcile::{Applied, Failure};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+impl Pools {
+    /// Says when to look again.
+    pub(super) async fn work(&self, look: &Look) -> Result<Option<SignedDuration>, Failure> {
+        let np = &look.np;
+        if look.stopped || super::look::unmanaged(&look.hc) {
+            return Ok(None);
+        }
+        let live = self.workload(np, &look.namespace).map(|(_, w)| w);
+        if live.as_ref().is_some_and(|w| w.deleting) {
+            return Ok(None);
+        }
+        let (refs, hash) = match (&look.target, &look.boot) {
+            (Some(target), Some(boot)) => {
+                if !self.boot(look, boot).await? {
+                    // The watch that tells of the token brings us back.
+                    return Ok(None);
+                }
+                (target.refs.clone(), target.rollout.hash.clone())
+            }
+            // What machines have is kept: they can be more or fewer, and labelled, but not others.
+            _ => match &live {
+                Some(w) => {
+                    let hash = secrets::hash_of(name(np), &w.data_secret).unwrap_or_default().to_owned();
+                    let refs = Refs {
+                        data_secret: w.data_secret.clone(),
+                        template: w.template.clone(),
+                        version: w.version.clone(),
+                    };
+                    (refs, hash)
+                }
+                None => return Ok(None),
+            },
+        };
+        let size = machines::replicas(np, live.as_ref().map(|w| w.replicas));
+        match machines::is_in_place(np) {
+            true => {
+                let set = machines::set(&look.hc, np, size, &refs, &hash);
+                let at = kinds::MACHINE_SET.at(&look.namespace, name(np));
+                let first = machines::set_at_first(set.clone(), &hash);
+                self.operator.applier.create_once(&at, || self.operator.applier.desired(first)).await?;
+                self.apply(set).await?;
+            }
+            false => self.apply(machines::deployment(&look.hc, np, size, &refs)).await?,
+        }
+        self.pause_machines(np, &look.namespace, false).await?;
+        self.check(look).await?;
+        self.tidy(look, &refs, &hash).await
+    }
+
+    async fn apply(&self, object: Value) -> Result<(), Failure> {
+        let applier = &self.operator.applier;
+        applier.apply(&applier.desired(object)?).await?;
+        Ok(())
+    }
+
+    /// Token, stub and template. Says whether machines can name them.
+    async fn boot(&self, look: &Look, boot: &Boot) -> Result<bool, Failure> {
+        let (np, applier) = (&look.np, &self.operator.applier);
+        let (Some(target), [token, template]) = (&look.target, look.objects.as_slice()) else {
+            return Ok(false);
+        };
+        let at = kinds::SECRET.at(&look.namespace, secrets::token_name(name(np), &target.rollout.hash));
+        let seen = self.views().tokens.get(&look.namespace, &at.name).and_then(|t| t.token.clone());
+        let drawn = self.operator.random.uuid();
+        let made = applier
+            .create_once(&at, || {
+                applier.desired(secrets::drawn(token.clone(), &drawn, self.operator.clock.now()))
+            })
+            .await?;
+        let shown: Hidden = match (seen, made) {
+            (_, Applied::Created) => drawn.into(),
+            (Some(seen), _) => seen,
+            // It is there, and what it says is not known yet.
+            (None, _) => return Ok(false),
+        };
+        self.apply(token.clone()).await?;
+        let boot = secrets::Boot {
+            endpoint: &boot.endpoint,
+            ca: &boot.ca,
+            token: shown.expose(),
+            hash: &target.rollout.hash,
+        };
+        self.apply(secrets::user_data(&look.hc, np, &boot)).await?;
+        self.apply(template.clone()).await?;
+        Ok(true)
+    }
+
+    /// Broken machines are looked for once one has come up: before, nobody knows whether it is the machines.
+    async fn check(&self, look: &Look) -> Result<(), Failure> {
+        let np = &look.np;
+        let there =
+            self.views().checks.get(&look.namespace, name(np)).filter(|c| c.pool == key(np)).is_some();
+        if !np.spec.management.auto_repair {
+            if there {
+                self.operator.applier.delete(&kinds::MACHINE_CHECK.at(&look.namespace, name(np))).await?;
+            }
+            return Ok(());
+        }
+        let reached = self.tokens(np, &look.namespace).iter().any(|t| t.reached);
+        if there || reached {
+            self.apply(machines::check(&look.hc, np)).await?;
+        }
+        Ok(())
+    }
+
+    /// Old Secrets and templates, once no machine can come of them.
+    async fn tidy(&self, look: &Look, refs: &Refs, hash: &str) -> Result<Option<SignedDuration>, Failure> {
+        let (np, namespace) = (&look.np, look.namespace.as_str());
+        let pool = key(np);
+        let (mut hashes, mut templates) = (BTreeSet::new(), BTreeSet::new());
+        hashes.insert(hash.to_owned());
+        hashes.extend(look.target.as_ref().map(|t| t.rollout.hash.clone()));
+        templates.insert(refs.template.clone());
+        let views = self.views();
+        let sets = views
+            .sets
+            .within(namespace)
+            .into_iter()
+            .filter(|s| s.pool == pool && (s.replicas > 0 || s.total > 0));
+        let deployments = views.deployments.within(namespace).into_iter().filter(|d| d.pool == pool);
+        for w in sets.chain(deployments) {
+            hashes.extend(secrets::hash_of(name(np), &w.data_secret).map(str::to_owned));
+            templates.insert(w.template.clone());
+        }
+        let (chores, next) =
+            secrets::janitor(name(np), &self.tokens(np, namespace), &hashes, self.operator.clock.now());
+        let mut again = next;
+        for chore in chores {
+            match chore {
+                Chore::Delete(secret) => {
+                    self.operator.applier.delete(&kinds::SECRET.at(namespace, &secret)).await?;
+                }
+                Chore::Expire(secret, end) => {
+                    let patch = json!({"metadata": {"annotations": {annotation::IGNITION_TOKEN_EXPIRATION: secrets::stamp(end)}}});
+                    self.send(&kinds::SECRET, namespace, &secret, &patch).await?;
+                    again = sooner(again, Some(secrets::AFTERLIFE));
+                }
+            }
+        }
+        for t in views.templates.within(namespace).into_iter().filter(|t| t.pool == pool) {
+            if !templates.contains(&t.name) {
+                self.operator.applier.delete(&kinds::AZURE_TEMPLATE.at(namespace, &t.name)).await?;
+            }
+        }
+        Ok(again)
+    }
+}

@@ -1,0 +1,219 @@
+//! One machine, from power on to power off.
+
+use super::Surroundings;
+use super::console::Console;
+use super::disk::{self, Disk};
+use super::fetch::{Trouble, fetch};
+use super::payload::Settings;
+use super::stub::{self, CustomData, Stub};
+use crate::dial;
+use azure_sim::{Boot, Machine};
+use ek_node::{Events, ExternalNode, ExternalOptions, Identity, NodeSpec, ServingRequest};
+use kube::config::Kubeconfig;
+use reconcile::chain;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Between attempts, at first.
+const FIRST: Duration = Duration::from_millis(100);
+/// How long one attempt to be let in lasts before a line of the console says what is waited for.
+const LET_IN: Duration = Duration::from_secs(20);
+/// Leases say 40 seconds.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+pub(super) struct Life {
+    around: Surroundings,
+    machine: Machine,
+    console: Console,
+    stop: CancellationToken,
+}
+
+impl Life {
+    pub(super) fn new(around: Surroundings, machine: Machine, stop: CancellationToken) -> Life {
+        let console = Console::new(around.azure.clone(), &machine.id, around.clock.clone());
+        Life { around, machine, console, stop }
+    }
+
+    pub(super) async fn run(mut self) {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.live() => {}
+        }
+    }
+
+    async fn live(&mut self) {
+        let (custom, name) = (self.machine.custom_data.clone(), self.machine.computer_name.clone());
+        self.console.note(&format!("{name} starts ({})", self.machine.size));
+        let data = stub::read(custom.as_ref().map(|d| d.expose()));
+        let stub = match data {
+            CustomData::Stub(stub) => stub,
+            CustomData::Other => {
+                self.console
+                    .note("customData holds no Ignition config to fetch; this machine becomes no node");
+                return self.console.report(&Boot::Ready);
+            }
+            CustomData::Broken(why) => {
+                self.console.note(&format!("Ignition: customData cannot be followed: {why}"));
+                let code = "OSProvisioningClientError".to_owned();
+                return self.console.report(&Boot::Failed { code, message: why });
+            }
+        };
+        let known = disk::read(&self.around.dir, &self.machine.vm_id);
+        let (config, identity) = match known {
+            Some(Disk { payload, identity }) => {
+                self.console.note("Ignition: this machine has been set up before");
+                (payload, identity)
+            }
+            None => {
+                let config = self.ignite(&stub).await;
+                self.keep(&config, None);
+                (config, None)
+            }
+        };
+        self.console.report(&Boot::Ready);
+        let settings = match Settings::read(&config) {
+            Ok(s) => s,
+            Err(why) => return self.console.say(format!("kubelet: cannot start: {why}")),
+        };
+        self.join(&settings, &config, identity).await;
+    }
+
+    fn keep(&mut self, payload: &Value, identity: Option<Identity>) {
+        let disk = Disk { payload: payload.clone(), identity };
+        if let Err(e) = disk::write(&self.around.dir, &self.machine.vm_id, &disk) {
+            self.console.say(format!("disk: {e}"));
+        }
+    }
+
+    /// Fetches its config, however long it takes.
+    async fn ignite(&mut self, stub: &Stub) -> Value {
+        let mut wait = FIRST;
+        loop {
+            match fetch(&*self.around.dial, stub).await {
+                Ok(config) => {
+                    self.console.note(&format!("Ignition: fetched {}", stub.source));
+                    return config;
+                }
+                Err(Trouble::Again(why)) => {
+                    self.console.say(format!("Ignition: {why}; trying again"));
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(self.around.patience);
+                }
+                Err(Trouble::Refused(why)) => {
+                    self.console.say(format!(
+                        "Ignition failed: {why}; is the token of the user data still good? Starting anew in {:?}",
+                        self.around.patience
+                    ));
+                    tokio::time::sleep(self.around.patience).await;
+                }
+            }
+        }
+    }
+
+    /// Becomes a node and stays one.
+    async fn join(&mut self, settings: &Settings, config: &Value, mut identity: Option<Identity>) {
+        let name = self.machine.computer_name.to_ascii_lowercase();
+        let mut wait = FIRST;
+        loop {
+            let why = match self.joined(&name, settings, config, &mut identity).await {
+                Ok(node) => {
+                    let (stop, running) = (self.stop.clone(), node);
+                    running.run(stop).await;
+                    return;
+                }
+                Err(why) => why,
+            };
+            self.console.say(format!("kubelet: {why}; trying again"));
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(self.around.patience);
+        }
+    }
+
+    async fn joined(
+        &mut self,
+        name: &str,
+        settings: &Settings,
+        config: &Value,
+        identity: &mut Option<Identity>,
+    ) -> Result<ExternalNode, String> {
+        let file =
+            Kubeconfig::from_yaml(&settings.kubeconfig).map_err(|e| format!("bootstrap kubeconfig: {e}"))?;
+        if identity.is_none() {
+            let bootstrap = dial::over(file.clone(), self.around.dial.clone()).await;
+            let bootstrap = bootstrap.map_err(|e| chain(&e).to_string())?;
+            let asked = tokio::time::timeout(LET_IN, Identity::request(&bootstrap, name)).await;
+            let made = asked.map_err(|_| {
+                "its request for a certificate waits for approval; does a Machine match? (see the requests of the guest: kubectl get csr)".to_owned()
+            })?;
+            let made = made.map_err(|e| chain(&e).to_string())?;
+            self.console.note("kubelet: has a client certificate");
+            self.keep(config, Some(made.clone()));
+            *identity = Some(made);
+        }
+        let Some(me) = identity.as_ref() else { return Err("it has no identity".to_owned()) };
+        let client = dial::over(as_node(file, me), self.around.dial.clone())
+            .await
+            .map_err(|e| chain(&e).to_string())?;
+        let options = ExternalOptions {
+            clock: self.around.clock.clone(),
+            seed: self.around.seed,
+            stages: self.around.stages.clone(),
+            heartbeat: HEARTBEAT,
+            events: Events::Warnings,
+            serving: Some(ServingRequest { addresses: self.addresses() }),
+        };
+        let node = ExternalNode::register(client, name, &self.spec(settings), options).await;
+        let node = node.map_err(|e| chain(&e).to_string())?;
+        self.console.say(format!("kubelet: node {name} is registered"));
+        Ok(node)
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.machine.interfaces.iter().flat_map(|i| i.addresses.clone()).collect()
+    }
+
+    fn spec(&self, settings: &Settings) -> NodeSpec {
+        let m = &self.machine;
+        let mut labels: BTreeMap<String, String> = [
+            ("node-role.kubernetes.io/worker", String::new()),
+            ("node.openshift.io/os_id", "rhel".to_owned()),
+            ("node.kubernetes.io/instance-type", m.size.clone()),
+            ("beta.kubernetes.io/instance-type", m.size.clone()),
+            ("topology.kubernetes.io/region", m.location.clone()),
+        ]
+        .map(|(k, v)| (k.to_owned(), v))
+        .into();
+        let zone = m.zone.as_ref().map_or_else(|| "0".to_owned(), |z| format!("{}-{z}", m.location));
+        labels.insert("topology.kubernetes.io/zone".into(), zone);
+        let (cpus, memory, arm) = azure_sim::capacity(&m.size).unwrap_or((4, 16, false));
+        NodeSpec {
+            cpus,
+            memory: format!("{memory}Gi"),
+            storage: "128Gi".into(),
+            arch: if arm { "arm64" } else { "amd64" }.into(),
+            pods: settings.max_pods,
+            labels,
+            annotations: settings.annotations.clone(),
+            provider_id: Some(format!("azure://{}", m.id)),
+            address: self.addresses().iter().find_map(|a| a.parse().ok()),
+            os_image: format!("Red Hat Enterprise Linux CoreOS {} (simulated)", settings.release),
+            kubelet: settings.kubelet.clone(),
+            ..NodeSpec::default()
+        }
+    }
+}
+
+/// The same cluster, as this node.
+fn as_node(mut file: Kubeconfig, me: &Identity) -> Kubeconfig {
+    use base64::Engine as _;
+    let b64 = |s: &str| base64::engine::general_purpose::STANDARD.encode(s);
+    for user in &mut file.auth_infos {
+        let auth = serde_json::from_value(serde_json::json!({
+            "client-certificate-data": b64(&me.cert_pem), "client-key-data": b64(me.key_pem.expose())}));
+        user.auth_info = auth.ok();
+    }
+    file
+}
