@@ -9,6 +9,8 @@
 //! * [`install`]: the operators and all they need ([`install::Args`] to objects, definitions first);
 //! * [`cluster`]: a HostedCluster, the secrets it names and its first node pools;
 //! * [`nodepool`]: one more pool;
+//! * [`upgrade`]: whether an upgrade may begin and what it will do, from facts that the caller read;
+//! * [`stream`]: the newest release of a stream;
 //! * [`infra`]: the file in which `create infra azure` says what it made;
 //! * [`documents`]: objects as YAML, JSON, a template or a chart.
 //!
@@ -24,5 +26,7 @@ pub mod flags;
 pub mod infra;
 pub mod install;
 pub mod nodepool;
+pub mod stream;
+pub mod upgrade;
 
 pub use flags::Refused;

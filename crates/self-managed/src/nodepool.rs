@@ -243,6 +243,9 @@ pub struct Args {
     /// Release of the nodes; by default the cluster's
     #[arg(long, value_name = "IMAGE")]
     pub release_image: Option<String>,
+    /// Take the newest release of this stream, such as 4-stable-multi
+    #[arg(long, value_name = "STREAM")]
+    pub release_stream: Option<String>,
     /// How nodes change their version
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = UpgradeType::Replace)]
     pub node_upgrade_type: UpgradeType,
@@ -281,6 +284,10 @@ pub struct Owner {
 
 impl Args {
     pub fn check(&self) -> Result<(), Refused> {
+        if self.release_image.is_some() && self.release_stream.is_some() {
+            let fix = "name an image, or the stream whose newest release is taken";
+            return Err(Refused::together("--release-image", "--release-stream", fix));
+        }
         self.machines.check()
     }
 

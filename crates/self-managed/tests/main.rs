@@ -4,3 +4,4 @@ mod accepted;
 mod clusters;
 mod installs;
 mod samples;
+mod upgrades;

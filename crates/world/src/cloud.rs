@@ -1,5 +1,6 @@
 //! Azure as this world has it: the simulator, a client of it, and a registry with releases.
 
+use crate::ingress::Ingresses;
 use crate::{Options, releases};
 use arm::ResourceId;
 use azure::credential::{Confidential, Entra, Proof};
@@ -55,6 +56,8 @@ pub struct Cloud {
     pub releases: BTreeMap<String, String>,
     /// The identity that nodes read vaults as.
     pub vault_reader: String,
+    /// How its machines reach what management clusters publish.
+    pub(crate) ingresses: Ingresses,
     http: Http,
     reader: Secret,
 }
@@ -75,6 +78,7 @@ impl Cloud {
         let mut config = Config::local(options.seed);
         config.ca_file = Some(dir.join("azure-ca.pem"));
         config.clock = options.clock.clone();
+        config.profile = options.profile;
         config.data_dir = options.dir.as_ref().map(|d| d.join("azure"));
         let sim = AzureSim::start(config).await?;
         let env = Env::parse(&sim.env());
@@ -100,7 +104,20 @@ impl Cloud {
         let (vault_reader, object) = sim.world().add_app("vault-reader", reader.expose(), Vec::new());
         sim.world().assign(&object, READ_SECRETS, &format!("/subscriptions/{subscription}"));
         let releases = known;
-        Ok(Cloud { sim, client, env, subscription, images, registry, releases, vault_reader, http, reader })
+        let ingresses = Ingresses::default();
+        Ok(Cloud {
+            sim,
+            client,
+            env,
+            subscription,
+            images,
+            registry,
+            releases,
+            vault_reader,
+            ingresses,
+            http,
+            reader,
+        })
     }
 
     /// As programs of this world reach it.

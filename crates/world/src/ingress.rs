@@ -97,3 +97,31 @@ impl Dial for Ingress {
         })
     }
 }
+
+/// The ingresses of all management clusters that share an Azure: names of one region, whoever publishes them.
+#[derive(Clone, Default)]
+pub(crate) struct Ingresses(Arc<Mutex<Vec<Ingress>>>);
+
+impl Ingresses {
+    pub(crate) fn add(&self, ingress: &Ingress) {
+        self.0.lock().push(ingress.clone());
+    }
+
+    pub(crate) fn remove(&self, ingress: &Ingress) {
+        self.0.lock().retain(|other| !Arc::ptr_eq(&other.0, &ingress.0));
+    }
+}
+
+impl Dial for Ingresses {
+    /// An address is dialled as it is; a name leads to the router of the cluster that publishes it.
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
+        Box::pin(async move {
+            if let Ok(ip) = host.parse::<std::net::IpAddr>() {
+                return TcpStream::connect(SocketAddr::from((ip, port))).await;
+            }
+            let known = self.0.lock().iter().find(|i| i.knows(host)).map(Ingress::address);
+            let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no Route publishes {host}"));
+            TcpStream::connect(known.ok_or_else(unknown)?).await
+        })
+    }
+}

@@ -91,6 +91,8 @@ pub struct Options {
     /// Where it is kept; `None`: in a directory that is removed when it stops.
     pub dir: Option<PathBuf>,
     pub pace: Pace,
+    /// How long Azure takes for things.
+    pub profile: azure_sim::Profile,
     /// The same seed gives the same Azure.
     pub seed: u64,
     /// Nodes of the management cluster in each of its three zones. A control plane has some forty pods, a node takes
@@ -109,6 +111,7 @@ impl Default for Options {
         Options {
             dir: None,
             pace: Pace::Instant,
+            profile: azure_sim::Profile::Instant,
             seed: 7,
             nodes_per_zone: 1,
             versions: releases::VERSIONS.map(str::to_owned).into(),
@@ -134,14 +137,16 @@ pub enum Error {
 
 /// A running world.
 pub struct World {
-    cloud: Cloud,
+    cloud: Arc<Cloud>,
+    /// Azure is another world's, which stops it.
+    guest_of_azure: bool,
     management: Management,
     ingress: Ingress,
     ground: Ground,
     operators: Mutex<Operators>,
     stop: CancellationToken,
     watches: JoinHandle<reconcile::Drained>,
-    boots: JoinHandle<()>,
+    boots: Option<JoinHandle<()>>,
     dir: PathBuf,
     /// Removed at the end.
     _scratch: Option<tempfile::TempDir>,
@@ -151,11 +156,28 @@ impl World {
     pub async fn start(options: Options) -> Result<World, Error> {
         files::raise_limit();
         let (dir, scratch) = place(&options)?;
+        let cloud = Arc::new(Cloud::start(&options, &dir).await?);
+        World::stand(options, cloud, false, dir, scratch).await
+    }
+
+    /// Another management cluster, with its own operators, that shares this one's Azure. It is kept in the directory of
+    /// its options, and must be stopped before this one.
+    pub async fn beside(&self, options: Options) -> Result<World, Error> {
+        let (dir, scratch) = place(&options)?;
+        World::stand(options, self.cloud.clone(), true, dir, scratch).await
+    }
+
+    async fn stand(
+        options: Options,
+        cloud: Arc<Cloud>,
+        guest_of_azure: bool,
+        dir: PathBuf,
+        scratch: Option<tempfile::TempDir>,
+    ) -> Result<World, Error> {
         let stages = match options.pace {
             Pace::Instant => StageSet::instant(),
             Pace::Realistic => StageSet::realistic(),
         };
-        let cloud = Cloud::start(&options, &dir).await?;
         let random = Random::from_os();
         let releases = Releases::new();
         let means = programs::Means {
@@ -196,18 +218,21 @@ impl World {
         let operators = Mutex::new(operators);
         let stop = CancellationToken::new();
         let watches = tokio::spawn(runtime.run(stop.clone()));
+        cloud.ingresses.add(&ingress);
         let machines = boot::Surroundings {
             azure: cloud.sim.world().clone(),
-            dial: Arc::new(ingress.clone()),
+            dial: Arc::new(cloud.ingresses.clone()),
             clock: options.clock.clone(),
             stages,
             seed: options.seed,
             dir: dir.clone(),
             patience: options.pace.patience(),
         };
-        let boots = tokio::spawn(boot::Boots::run(machines, stop.clone()));
+        // Whoever has Azure boots its machines, whichever cluster had them made.
+        let boots = (!guest_of_azure).then(|| tokio::spawn(boot::Boots::run(machines, stop.clone())));
         Ok(World {
             cloud,
+            guest_of_azure,
             management,
             ingress,
             ground,
@@ -290,10 +315,15 @@ impl World {
         self.operators.into_inner().stop().await;
         self.stop.cancel();
         let _ = self.watches.await;
-        let _ = self.boots.await;
+        if let Some(boots) = self.boots {
+            let _ = boots.await;
+        }
+        self.cloud.ingresses.remove(&self.ingress);
         self.ingress.close();
         self.management.stop().await;
-        self.cloud.stop();
+        if !self.guest_of_azure {
+            self.cloud.stop();
+        }
     }
 }
 

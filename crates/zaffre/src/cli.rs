@@ -54,6 +54,12 @@ pub enum Command {
     Uninstall(road::UninstallArgs),
     /// Hosted clusters and node pools, one line each
     Status(road::StatusArgs),
+    /// Change the release of a hosted cluster or of a node pool, after looking whether that can work
+    #[command(subcommand)]
+    Upgrade(road::Upgrade),
+    /// Write all that is known of a cluster into a directory, for somebody else to read
+    #[command(subcommand)]
+    Dump(road::Dump),
     /// Make a cluster, or what it needs in Azure: identities, infrastructure
     #[command(subcommand)]
     Create(prereqs::Create),
@@ -78,6 +84,11 @@ pub enum Command {
         kubectl get hostedclusters -A -w\n  \
         zaffre explain hostedcluster demo -n clusters")]
     Up(UpArgs),
+    /// Stop what `zaffre up` runs, in order, and wait until it has
+    #[command(after_help = "Examples:\n  \
+        zaffre down                           the one whose kubeconfig is here\n  \
+        zaffre down --data-dir ./region")]
+    Down(DownArgs),
     /// Tell why something is as it is: what is ready, what waits for what, since when, what to do
     #[command(subcommand)]
     Explain(explain::Explain),
@@ -94,6 +105,13 @@ pub enum Command {
     Completion {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
+    },
+    /// Write a manual page for every command
+    #[command(after_help = "Example:\n  zaffre man --out man1 && man ./man1/zaffre-create-cluster-azure.1")]
+    Man {
+        /// Directory to write into; made if it is not there
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
     },
     /// Print the version
     Version {
@@ -287,12 +305,45 @@ pub struct UpArgs {
     /// Write the Owner's credentials here, for --azure-creds
     #[arg(long, value_name = "FILE")]
     pub creds_out: Option<PathBuf>,
+    /// How long things take that take time in a real region
+    #[arg(long, value_enum, default_value_t = Pace::Instant)]
+    pub profile: Pace,
+    /// Run this many management clusters on one Azure; the kubeconfig has a context for each
+    ///
+    /// The first is `main`, the others `management-2` and so on, each with operators of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub management_clusters: u16,
     /// The same seed gives the same tenant, subscription and clients
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub seed: u64,
     /// Print the ready line only
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pace {
+    /// Nothing takes longer than it has to
+    Instant,
+    /// Azure takes a little, pods nothing
+    Fast,
+    /// Azure and pods take about as long as real ones
+    Real,
+    /// As real, and what can go wrong does
+    BadDay,
+}
+
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// The directory that `zaffre up` was given
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Without --data-dir: the kubeconfig that `zaffre up` wrote
+    #[arg(long, value_name = "FILE", default_value = "kubeconfig", conflicts_with = "data_dir")]
+    pub kubeconfig_out: PathBuf,
+    /// How long it may take to stop
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = self_managed::flags::duration)]
+    pub timeout: String,
 }
 
 #[derive(Debug, Args)]
@@ -313,6 +364,12 @@ pub enum Format {
 pub fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
     clap_complete::generate(shell, &mut Cli::command(), "zaffre", &mut std::io::stdout());
     Ok(())
+}
+
+/// Pages are named as the commands are, with dashes.
+pub fn man(out: &std::path::Path) -> anyhow::Result<()> {
+    let written = std::fs::create_dir_all(out).and_then(|()| clap_mangen::generate_to(Cli::command(), out));
+    anyhow::Context::with_context(written, || format!("cannot write {} (--out)", out.display()))
 }
 
 #[cfg(test)]

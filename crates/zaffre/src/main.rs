@@ -3,6 +3,7 @@
 mod azure;
 mod cli;
 mod demo;
+mod down;
 mod explain;
 mod living;
 mod output;
@@ -37,6 +38,8 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Install(args) => done(runtime.block_on(road::install(args))),
         cli::Command::Uninstall(args) => done(runtime.block_on(road::uninstall(args))),
         cli::Command::Status(args) => done(runtime.block_on(road::status(args))),
+        cli::Command::Upgrade(what) => runtime.block_on(road::upgrade(what)),
+        cli::Command::Dump(cli::road::Dump::Cluster(args)) => runtime.block_on(road::dump(args)),
         cli::Command::Create(what) => runtime.block_on(prereqs::create(what, false)),
         cli::Command::Destroy(what) => runtime.block_on(prereqs::destroy(what, false)),
         cli::Command::Plan(cli::prereqs::Change::Create(what)) => {
@@ -47,11 +50,13 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         }
         cli::Command::Doctor(what) => runtime.block_on(prereqs::doctor(what)),
         cli::Command::Up(args) => done(runtime.block_on(up::run(args))),
+        cli::Command::Down(args) => done(runtime.block_on(down::run(args))),
         cli::Command::Explain(what) => done(runtime.block_on(explain::run(what))),
         cli::Command::Serve(cli::Serve { what }) => runtime.block_on(serve::run(what)),
         cli::Command::Azure(args) => done(runtime.block_on(azure::run(args))),
         cli::Command::Demo(args) => done(runtime.block_on(demo::run(args))),
         cli::Command::Completion { shell } => done(cli::completion(shell)),
+        cli::Command::Man { out } => done(cli::man(&out)),
         cli::Command::Version { output } => done(output::version(output)),
     };
     // Background work of a finished command is not waited for.

@@ -41,6 +41,12 @@ pub fn line(text: &str) {
     let _ = out.flush();
 }
 
+/// The same, for those who want to know whether anybody reads.
+pub fn try_line(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
+}
+
 pub fn value(format: Format, v: &Value) -> anyhow::Result<()> {
     match format {
         Format::Json => line(&serde_json::to_string_pretty(v)?),

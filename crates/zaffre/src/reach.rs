@@ -17,10 +17,21 @@ pub enum Otherwise {
 
 /// The cluster of a kubeconfig (`flag` is what it was given by), or the one that is found without.
 pub async fn cluster(kubeconfig: Option<&Path>, flag: &str, otherwise: Otherwise) -> anyhow::Result<Client> {
-    let config = match (kubeconfig, otherwise) {
+    cluster_as(kubeconfig, flag, otherwise, None).await
+}
+
+/// The same, as another user if one is named.
+pub async fn cluster_as(
+    kubeconfig: Option<&Path>,
+    flag: &str,
+    otherwise: Otherwise,
+    user: Option<&str>,
+) -> anyhow::Result<Client> {
+    let mut config = match (kubeconfig, otherwise) {
         (Some(path), _) => {
             let read = || format!("cannot read {} ({flag})", path.display());
-            return by(Kubeconfig::read_from(path).with_context(read)?).await.with_context(read);
+            let file = Kubeconfig::read_from(path).with_context(read)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(read)?
         }
         (None, Otherwise::Pod) => Config::incluster().with_context(|| {
             format!("not in a cluster: give {flag} FILE, or run as a pod with a service account")
@@ -29,6 +40,9 @@ pub async fn cluster(kubeconfig: Option<&Path>, flag: &str, otherwise: Otherwise
             .await
             .with_context(|| format!("there is no cluster to ask: give {flag} FILE, or set KUBECONFIG"))?,
     };
+    if let Some(user) = user {
+        config.auth_info.impersonate = Some(user.to_owned());
+    }
     made(config)
 }
 

@@ -2,7 +2,7 @@
 
 pub mod azure;
 pub mod control_plane_operator;
-mod ground;
+pub mod ground;
 mod guest;
 mod hypershift_operator;
 mod ignition;

@@ -1,42 +1,64 @@
 //! `zaffre up`: a region on one machine, until it is told to stop.
 
-use crate::cli::UpArgs;
+use crate::cli::{Pace, UpArgs};
+use crate::down::{self, Held};
 use crate::output;
 use crate::serve::{azure, write_kubeconfig};
 use anyhow::{Context, bail};
+use azure_sim::Profile;
+use ek_server::Listening;
+use serde_json::{Value, json};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 use world::{Options, World};
+
+/// A management cluster that serves.
+struct Site {
+    world: World,
+    listening: Listening,
+    context: String,
+    url: String,
+}
+
+fn options(args: &UpArgs, n: u16) -> Options {
+    let (profile, pace) = match args.profile {
+        Pace::Instant => (Profile::Instant, world::Pace::Instant),
+        Pace::Fast => (Profile::Fast, world::Pace::Instant),
+        Pace::Real => (Profile::Real, world::Pace::Realistic),
+        Pace::BadDay => (Profile::BadDay, world::Pace::Realistic),
+    };
+    let dir = args.data_dir.as_ref().map(|d| if n == 1 { d.clone() } else { d.join(context(n)) });
+    Options { dir, seed: args.seed, profile, pace, ..Options::default() }
+}
+
+fn context(n: u16) -> String {
+    if n == 1 { ek_server::MAIN.to_owned() } else { format!("management-{n}") }
+}
 
 pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     // Listen for signals first: one that comes during start must end us in order, too.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let options = Options { dir: args.data_dir.clone(), seed: args.seed, ..Options::default() };
-    let world = tokio::select! {
-        world = World::start(options) => world.with_context(|| match &args.data_dir {
-            Some(dir) => format!("the world in {} cannot start: choose another --data-dir, or none", dir.display()),
-            None => "the world cannot start".to_owned(),
-        })?,
+    let mut held = Held::take(down::place(args.data_dir.as_deref(), &args.kubeconfig_out))?;
+    let sites = tokio::select! {
+        sites = Box::pin(start(&args)) => sites?,
         _ = interrupt.recv() => bail!("interrupted while starting"),
         _ = terminate.recv() => bail!("told to stop while starting"),
     };
-    let listening = world.management().listen(args.listen).await.with_context(|| {
-        format!(
-            "cannot serve on {}: choose another address with --listen, or port 0 for any free one",
-            args.listen
-        )
-    })?;
-    let url = format!("https://{}", listening.address);
-    write_kubeconfig(&args.kubeconfig_out, &world.management().kubeconfig(&url)?)?;
-    azure::write_access(&world.cloud().sim, args.env_out.as_deref(), args.creds_out.as_deref())?;
-    if let (Some(path), Some((_, image))) = (&args.env_out, world.cloud().releases.last_key_value()) {
-        append(path, &format!("export ZAFFRE_RELEASE='{image}'\n"))?;
+    let Some(first) = sites.first() else { bail!("there is no management cluster") };
+    write_kubeconfig(&args.kubeconfig_out, &kubeconfig(&sites)?)?;
+    let cloud = first.world.cloud();
+    azure::write_access(&cloud.sim, args.env_out.as_deref(), args.creds_out.as_deref())?;
+    if let (Some(path), Some((_, image))) = (&args.env_out, cloud.releases.last_key_value()) {
+        let source = format!("oci://{}/openshift/release", cloud.registry);
+        append(path, &format!("export ZAFFRE_RELEASE='{image}'\nexport ZAFFRE_RELEASE_SOURCE='{source}'\n"))?;
     }
-    output::line(&format!("ready {url}"));
+    held.serves(&first.url)?;
+    output::line(&format!("ready {}", first.url));
     if !args.quiet {
-        for line in how_to(&args, &world) {
+        for line in how_to(&args, &sites) {
             output::line(&line);
         }
     }
@@ -46,13 +68,71 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     tracing::info!("stopping; a second Ctrl-C ends it at once");
     let stopped = async {
-        listening.drain().await;
-        world.stop().await;
+        // The first one's Azure is everybody's, so it goes last.
+        for site in sites.into_iter().rev() {
+            site.listening.drain().await;
+            site.world.stop().await;
+        }
     };
     tokio::select! {
-        () = stopped => Ok(()),
+        () = Box::pin(stopped) => {
+            held.stopped();
+            Ok(())
+        }
         _ = interrupt.recv() => bail!("interrupted while stopping; acknowledged writes are safe"),
     }
+}
+
+async fn start(args: &UpArgs) -> anyhow::Result<Vec<Site>> {
+    let mut sites: Vec<Site> = Vec::new();
+    for n in 1..=args.management_clusters {
+        let options = options(args, n);
+        let started = match sites.first() {
+            None => Box::pin(World::start(options)).await,
+            Some(first) => Box::pin(first.world.beside(options)).await,
+        };
+        let world = started.with_context(|| match &args.data_dir {
+            Some(dir) => {
+                format!("the world in {} cannot start: choose another --data-dir, or none", dir.display())
+            }
+            None => "the world cannot start".to_owned(),
+        })?;
+        // One port was named; further ones follow it.
+        let port = if args.listen.port() == 0 { 0 } else { args.listen.port().saturating_add(n - 1) };
+        let at = SocketAddr::new(args.listen.ip(), port);
+        let listening = world.management().listen(at).await.with_context(|| {
+            format!("cannot serve on {at}: choose another address with --listen, or port 0 for any free one")
+        })?;
+        let url = format!("https://{}", listening.address);
+        sites.push(Site { world, listening, context: context(n), url });
+    }
+    Ok(sites)
+}
+
+/// One file with a context for each; the first is current.
+fn kubeconfig(sites: &[Site]) -> anyhow::Result<Value> {
+    let mut all = Value::Null;
+    for site in sites {
+        let mut one = site.world.management().kubeconfig(&site.url)?;
+        let (name, user) = (json!(site.context), json!(format!("{}-admin", site.context)));
+        one["clusters"][0]["name"] = name.clone();
+        one["users"][0]["name"] = user.clone();
+        one["contexts"][0]["name"] = name.clone();
+        one["contexts"][0]["context"]["cluster"] = name.clone();
+        one["contexts"][0]["context"]["user"] = user;
+        one["current-context"] = name;
+        if all.is_null() {
+            all = one;
+            continue;
+        }
+        for list in ["clusters", "users", "contexts"] {
+            let more = one[list].take();
+            if let (Some(to), Value::Array(more)) = (all[list].as_array_mut(), more) {
+                to.extend(more);
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn append(path: &Path, line: &str) -> anyhow::Result<()> {
@@ -62,16 +142,24 @@ fn append(path: &Path, line: &str) -> anyhow::Result<()> {
 }
 
 /// What a reader can do next, to be copied.
-fn how_to(args: &UpArgs, world: &World) -> Vec<String> {
+fn how_to(args: &UpArgs, sites: &[Site]) -> Vec<String> {
     let shown = |p: &Path| p.display().to_string();
     let mut lines = vec![format!("  export KUBECONFIG={}", shown(&args.kubeconfig_out))];
+    if sites.len() > 1 {
+        lines.extend(sites.iter().map(|s| format!("  kubectl --context {:<24} {}", s.context, s.url)));
+    }
     if let Some(env) = &args.env_out {
         let env = shown(env);
         let here = if env.contains('/') { env } else { format!("./{env}") };
         lines.push(format!("  . {here}{:<24}az and zaffre speak to this Azure", ""));
     }
-    for (version, image) in &world.cloud().releases {
-        lines.push(format!("  release {version}  {image}"));
-    }
+    let releases = sites.first().map(|s| &s.world.cloud().releases).into_iter().flatten();
+    lines.extend(releases.map(|(version, image)| format!("  release {version}  {image}")));
+    let at = match &args.data_dir {
+        Some(dir) => format!(" --data-dir {}", shown(dir)),
+        None if args.kubeconfig_out == Path::new("kubeconfig") => String::new(),
+        None => format!(" --kubeconfig-out {}", shown(&args.kubeconfig_out)),
+    };
+    lines.push(format!("  zaffre down{at:<23} stops it"));
     lines
 }

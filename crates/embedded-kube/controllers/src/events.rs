@@ -83,7 +83,7 @@ pub async fn tell(access: &Access, component: &'static str, about: &Value, note:
         "source": {"component": component}, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
         "eventTime": null, "reportingComponent": component, "reportingInstance": "",
     });
-    if let Err(e) = access.create(&tables::EVENTS, event).await {
+    if let Err(e) = access.add(&tables::EVENTS, event).await {
         tracing::debug!(error = %e, reason = note.reason, "an event could not be written");
     }
 }

@@ -243,6 +243,8 @@ impl Engine {
             inner.queue.lock().finish(&item, None);
             return;
         };
+        let (by, cluster) = (controller.name(), item.cluster.as_str());
+        tracing::trace!(target: "census", what = "run", cluster, by, key = &*item.key);
         // A controller that panics must not take the others with it, nor its key out of the queue.
         let run = std::panic::AssertUnwindSafe(controller.reconcile(&access, &item.key));
         let result = match futures::FutureExt::catch_unwind(run).await {

@@ -70,5 +70,5 @@ async fn one(access: &Access, pod: &Value, node: &str, note: &Note) -> Result<()
         };
         return access.update(&tables::EVENTS, &ns, &name, "", again).await.map(|_| ());
     }
-    access.create(&tables::EVENTS, event).await.map(|_| ())
+    access.add(&tables::EVENTS, event).await.map(|_| ())
 }

@@ -97,7 +97,7 @@ impl Heartbeat {
     async fn renew(&self, access: &Access, name: &str, uid: &str) -> Result<(), Status> {
         let lease = node::lease(name, uid, access.now());
         if access.entry(&tables::LEASES, "kube-node-lease", name).is_none() {
-            return access.create(&tables::LEASES, lease).await.map(|_| ());
+            return access.add(&tables::LEASES, lease).await.map(|_| ());
         }
         let renewed = |l: &mut Value| {
             l["spec"]["renewTime"] = lease["spec"]["renewTime"].clone();

@@ -13,8 +13,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 pub(crate) const NAME: &str = "kubelet";
+
+/// How long a change of a pod's programs may wait for the next before it is told.
+const MOMENT: Duration = Duration::from_millis(20);
+/// More steps are not taken together.
+const ROUNDS: usize = 64;
 
 /// Knows the nodes only as long as somebody else does: the nodes know the engine, which knows this.
 pub(crate) struct Kubelet(pub(crate) Weak<Inner>);
@@ -107,33 +113,21 @@ impl Kubelet {
         let memory = inner.memory(access.id(), key, &uid);
         inner.runtime.clear_blocked(&uid);
         let step = Step { inner, node: &node, ip: &ip, memory: &memory, access };
-        // Programs start before a status says that they run; each round starts all that are due.
         if step.has_programs(&pod) {
-            for _ in 0..pod["spec"]["initContainers"].as_array().map_or(0, Vec::len) + 2 {
-                let made = step.plan(&pod);
-                if made.start.is_empty() {
-                    break;
-                }
-                for (container, round) in &made.start {
-                    inner.runtime.start(inner, access, &pod, &ip, container, *round).await;
-                }
-            }
+            step.begin(&pod).await;
         }
         let made: Mutex<Plan> = Mutex::default();
-        let change = |p: &mut Value| {
+        let change = |p: &Value| {
             // Another pod of the same name is another story.
             if object::uid(p) != uid {
-                return false;
+                return None;
             }
             let mut new = step.plan(p);
-            if new.changed {
-                *p = new.pod.take();
-            }
-            let changed = new.changed;
+            let pod = new.changed.then(|| new.pod.take());
             *made.lock() = new;
-            changed
+            pod
         };
-        match access.update(&tables::PODS, ns, name, "status", change).await {
+        match access.replace(&tables::PODS, ns, name, "status", change).await {
             Ok(_) => {}
             Err(s) if s.code == 404 => return Ok(Outcome::Done),
             Err(s) => return Err(s),
@@ -176,6 +170,32 @@ impl Step<'_> {
         let lists = [&pod["spec"]["initContainers"], &pod["spec"]["containers"]];
         let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
         all.any(|c| self.inner.options.programs.find(c).is_some())
+    }
+
+    /// Programs start before a status says that they run; each round starts all that are due. What goes on by itself
+    /// is awaited for a moment: a container that prepares something and ends, and the one after it that is ready at
+    /// once, are one change of the status and not four.
+    async fn begin(&self, pod: &Value) {
+        let uid = object::uid(pod);
+        // Where time is played, each step is seen.
+        let patience = if self.inner.options.stages.probes { Duration::ZERO } else { MOMENT };
+        let until = tokio::time::Instant::now() + patience;
+        let mut begun = false;
+        for _ in 0..ROUNDS {
+            let mut news = self.inner.runtime.news(uid);
+            let made = self.plan(pod);
+            for (container, round) in &made.start {
+                begun = true;
+                self.inner.runtime.start(self.inner, self.access, pod, self.ip, container, *round).await;
+            }
+            if !made.start.is_empty() {
+                continue;
+            }
+            let Some(news) = news.as_mut().filter(|_| begun && made.moving) else { return };
+            if tokio::time::timeout_at(until, news.changed()).await.is_err() {
+                return;
+            }
+        }
     }
 
     fn plan(&self, pod: &Value) -> Plan {

@@ -6,6 +6,8 @@
 
 use crate::Inner;
 use crate::run::log::LogRing;
+use crate::run::shelf::Shelf;
+use crate::run::volumes::Mount;
 use crate::stage::glob;
 use ek_engine::ClusterId;
 use futures::future::BoxFuture;
@@ -141,8 +143,9 @@ pub(crate) struct ContextParts {
     pub command: Vec<String>,
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// Mount path, real path, read-only; the longest mount path first.
-    pub mounts: Vec<(String, PathBuf, bool)>,
+    /// The longest mount path first.
+    pub mounts: Vec<Mount>,
+    pub shelf: Arc<Shelf>,
     pub client: kube::Client,
     pub log: Arc<LogRing>,
     pub stop: CancellationToken,
@@ -212,11 +215,17 @@ impl ProgramContext {
         if path.components().any(|c| c == std::path::Component::ParentDir) {
             return None;
         }
-        self.0.mounts.iter().find_map(|(at, real, _)| Some(join(real, path.strip_prefix(at).ok()?)))
+        let mut below = self.0.mounts.iter().filter_map(|m| Some((m, path.strip_prefix(&m.at).ok()?)));
+        let (mount, below) = below.next()?;
+        if let Err(e) = self.0.shelf.open(&mount.volume) {
+            // Whoever reads there says that nothing is.
+            tracing::warn!(pod = self.0.pod, volume = mount.volume, error = %e, "a volume cannot be laid out");
+        }
+        Some(join(&mount.real, below))
     }
 
     pub fn mounts(&self) -> impl Iterator<Item = &str> {
-        self.0.mounts.iter().map(|(at, ..)| at.as_str())
+        self.0.mounts.iter().map(|m| m.at.as_str())
     }
 
     /// Writes to the container's log.

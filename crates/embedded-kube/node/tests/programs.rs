@@ -272,6 +272,8 @@ async fn what_ran_in_an_earlier_process_is_started_again() {
     kit.until("ready", |k| ready(k, "a")).await;
     let uid = kit.get("a")["metadata"]["uid"].as_str().unwrap().to_owned();
     let file = kit.dir.path().join("pods").join(&uid).join("volumes/e/file");
+    // Nobody has looked into the volume yet.
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "kept").unwrap();
     let stale = kit.dir.path().join("pods/nobody");
     std::fs::create_dir_all(&stale).unwrap();

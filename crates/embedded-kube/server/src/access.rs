@@ -175,9 +175,15 @@ impl Access {
 
     /// Creates an object where its metadata says.
     pub async fn create(&self, table: &TableName, obj: Value) -> Result<Value, Status> {
+        let entry = self.add(table, obj).await?;
+        let made = shared(&entry).ok_or_else(|| Status::internal("a stored object cannot be read"))?;
+        Ok((*made).clone())
+    }
+
+    /// The same for those who do not look at what became of it.
+    pub async fn add(&self, table: &TableName, obj: Value) -> Result<Arc<Entry>, Status> {
         let call = self.call(table, "create", object::namespace(&obj), "", "")?;
-        let entry = Box::pin(verbs::create_entry(&call, obj, &self.options())).await?;
-        parse(&entry).ok_or_else(|| Status::internal("a stored object cannot be read"))
+        Box::pin(verbs::create_entry(&call, obj, &self.options())).await
     }
 
     /// Reads, changes, writes, and starts over when somebody else was faster. `change` says whether it changed
@@ -195,6 +201,20 @@ impl Access {
             let mut new = old.clone();
             change(&mut new).then_some(Next { object: new, applied: false })
         };
+        Box::pin(verbs::change_object(&call, &transform, &self.options())).await
+    }
+
+    /// As [`Self::update`], for those who make the new state by themselves; nothing, if there is nothing to write.
+    pub async fn replace(
+        &self,
+        table: &TableName,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        make: impl Fn(&Value) -> Option<Value> + Sync,
+    ) -> Result<Option<Arc<Entry>>, Status> {
+        let call = self.call(table, "update", namespace, name, subresource)?;
+        let transform = |old: &Value| make(old).map(|object| Next { object, applied: false });
         Box::pin(verbs::change_object(&call, &transform, &self.options())).await
     }
 
@@ -246,18 +266,26 @@ type Parsed = Mutex<Option<(Arc<Entry>, Arc<Value>)>>;
 static PARSED: LazyLock<Box<[Parsed]>> =
     LazyLock::new(|| (0..REMEMBERED).map(|_| Parsed::default()).collect());
 
+/// Entries are found by where they are. One that is remembered is held, so nothing else can be there.
+fn place(entry: &Arc<Entry>) -> &'static Parsed {
+    let at = Arc::as_ptr(entry) as usize / align_of::<Entry>();
+    &PARSED[(at ^ (at >> 9)) % REMEMBERED]
+}
+
 /// An entry's object; the same one for all who ask soon enough.
 pub fn shared(entry: &Arc<Entry>) -> Option<Arc<Value>> {
-    // Entries are found by where they are. One that is remembered is held, so nothing else can be there.
-    let at = Arc::as_ptr(entry) as usize / align_of::<Entry>();
-    let place = &PARSED[(at ^ (at >> 9)) % REMEMBERED];
-    if let Some((known, value)) = &*place.lock()
+    if let Some((known, value)) = &*place(entry).lock()
         && Arc::ptr_eq(known, entry)
     {
         return Some(value.clone());
     }
     let value: Arc<Value> = Arc::new(serde_json::from_slice(&entry.bytes).ok()?);
-    let before = place.lock().replace((entry.clone(), value.clone()));
-    drop(before);
+    remember(entry, value.clone());
     Some(value)
+}
+
+/// `value` is what the entry's bytes say: who wrote them need not read them.
+pub(crate) fn remember(entry: &Arc<Entry>, value: Arc<Value>) {
+    let before = place(entry).lock().replace((entry.clone(), value));
+    drop(before);
 }

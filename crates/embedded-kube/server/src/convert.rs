@@ -102,6 +102,14 @@ impl Cluster {
         Ok(served_bytes(res, &self.read(res, entry).await?))
     }
 
+    /// The object a client of `res` sees, shared with others who look at it.
+    pub async fn look(&self, res: &Resource, entry: &Arc<Entry>) -> Result<Arc<Value>, Status> {
+        match unchanged(res, entry).and_then(|_| crate::access::shared(entry)) {
+            Some(shared) => Ok(shared),
+            None => self.read(res, entry).await.map(Arc::new),
+        }
+    }
+
     /// The object a client of `res` sees.
     pub async fn read(&self, res: &Resource, entry: &Entry) -> Result<Value, Status> {
         let obj: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;

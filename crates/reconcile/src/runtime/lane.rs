@@ -123,6 +123,7 @@ impl Lane {
     async fn work(&self, key: Arc<str>) {
         let name = self.controller.name();
         let started = tokio::time::Instant::now();
+        tracing::trace!(target: "census", what = "run", by = name, key = &*key);
         // A controller that panics must not take the others with it, nor its key out of the queue; one that hangs
         // must not keep its key for ever.
         let run = AssertUnwindSafe(async { self.controller.reconcile(&key).await }).catch_unwind();

@@ -3,7 +3,9 @@
 //! A cluster is made as a user makes it, by objects, on a landing zone that was made before, and is up when its object
 //! says so: its API has answered where it is published, and all of its components are available. CPU is what the kernel accounts to the process, memory what it counts as resident.
 
+mod census;
 mod pools;
+mod stores;
 mod timeline;
 
 use anyhow::{Context, ensure};
@@ -38,6 +40,12 @@ struct Args {
     /// Measure nodes in place of control planes
     #[arg(long)]
     nodepools: bool,
+    /// Count who writes what, and who runs how often, while the second cluster is made
+    #[arg(long)]
+    census: bool,
+    /// Say how many objects are in the stores at the end, and how large they are
+    #[arg(long)]
+    stores: bool,
 }
 
 /// On one machine.
@@ -50,18 +58,19 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    let census = args.census.then(census::Census::begin).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut all = Vec::new();
     let name = if args.nodepools { "nodepools" } else { "hosted" };
     match args.nodepools {
         true => runtime.block_on(Box::pin(pools::measure(args.scale, args.verbose, &mut all)))?,
-        false => runtime.block_on(Box::pin(measure(&args, &mut all)))?,
+        false => runtime.block_on(Box::pin(measure(&args, census.as_ref(), &mut all)))?,
     }
     report(name, &all, args.json.as_deref()).context("cannot report")
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
-async fn measure(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
+async fn measure(args: &Args, census: Option<&census::Census>, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let count = ((MANY * args.scale) as usize).max(2);
     let begun = Instant::now();
     let nodes = (count * PODS).div_ceil(240).div_ceil(3).max(1);
@@ -76,9 +85,16 @@ async fn measure(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let (before, files_before) = (resident_kib(), open_files());
     let mut times = Vec::new();
     for n in 0..count {
+        if let Some(census) = census.filter(|_| n == 1) {
+            settled(&world, 0).await?;
+            census.clear();
+        }
         let (begun, cpu) = (Instant::now(), cpu_seconds());
         up(&world, &landing, n).await?;
         times.push(begun.elapsed().as_secs_f64());
+        if let Some(census) = census.filter(|_| n == 1) {
+            census.print();
+        }
         if args.verbose {
             let cpu = (cpu_seconds() - cpu) * 1e3;
             let (ms, mib) = (millis(begun), resident_kib() / 1024.0);
@@ -109,6 +125,9 @@ async fn measure(args: &Args, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     };
     let ratio = median(&times[count - some..]) / median(&times[..some]);
     push(all, &format!("the last of {count} compared to the first"), "times", ratio, 1.5);
+    if args.stores {
+        stores::print(&world, count);
+    }
     // An idle world does nothing but renew leases and look at pods.
     let (begun, cpu) = (Instant::now(), cpu_seconds());
     tokio::time::sleep(Duration::from_secs(5)).await;

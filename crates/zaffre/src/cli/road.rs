@@ -90,10 +90,20 @@ pub struct UninstallArgs {
     pub crds: bool,
 }
 
+/// Where streams of releases are looked up.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// Where --release-stream is looked up: a release controller ({arch} is filled in), or oci://HOST/REPOSITORY, whose tags are taken
+    #[arg(long, value_name = "URL", env = "ZAFFRE_RELEASE_SOURCE", hide_env_values = true, default_value = self_managed::stream::SOURCE)]
+    pub release_source: String,
+}
+
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
     #[command(flatten)]
     pub management: Management,
+    #[command(flatten)]
+    pub source: Source,
     #[command(flatten)]
     pub account: Account,
     #[command(flatten)]
@@ -104,6 +114,8 @@ pub struct ClusterArgs {
 pub struct NodepoolArgs {
     #[command(flatten)]
     pub management: Management,
+    #[command(flatten)]
+    pub source: Source,
     #[command(flatten)]
     pub what: self_managed::nodepool::Args,
 }
@@ -117,6 +129,9 @@ pub struct NodepoolArgs {
 pub struct KubeconfigArgs {
     #[command(flatten)]
     pub management: Management,
+    /// Lead private clusters through `kubectl port-forward` on this machine, and say with which command
+    #[arg(long)]
+    pub port_forward: bool,
     /// The cluster
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -180,7 +195,113 @@ pub struct StatusArgs {
     /// Its namespace; all by default
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// Stay, and show what changes: control plane, node pools, machines, Azure, events; q leaves
+    ///
+    /// Without a terminal, one line for each change.
+    #[arg(short, long, conflicts_with = "output")]
+    pub watch: bool,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Upgrade {
+    /// The control plane of a hosted cluster; its nodes stay
+    ///
+    /// Looks first: whether the release can be read and is of that version, whether the cluster objects, whether nodes would
+    /// be left too far behind, whether new pods have a place. Then changes one field, spec.release.image.
+    #[command(after_help = "Examples:\n  \
+        zaffre upgrade cluster demo --to 4.21.0 --dry-run        what would happen; exit status 2 if anything\n  \
+        zaffre upgrade cluster demo --to 4.21.0 --wait\n  \
+        zaffre upgrade cluster demo --release-image quay.io/openshift-release-dev/ocp-release:4.21.0-multi")]
+    Cluster(UpgradeArgs),
+    /// The nodes of one pool
+    ///
+    /// Looks first: whether the cluster has reached that version, whether nodes can be drained (PodDisruptionBudgets), whether
+    /// there is room and quota for the nodes that come. Then changes one field, spec.release.image.
+    #[command(after_help = "Examples:\n  \
+        zaffre upgrade nodepool demo --to 4.21.0 --dry-run\n  \
+        zaffre upgrade nodepool demo --to 4.21.0 --wait --timeout 1h")]
+    Nodepool(UpgradeArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("wanted").required(true))]
+pub struct UpgradeArgs {
+    #[command(flatten)]
+    pub management: Management,
+    #[command(flatten)]
+    pub source: Source,
+    /// Name of the HostedCluster or NodePool
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Its namespace
+    #[arg(short, long, value_name = "NAME", default_value = "clusters")]
+    pub namespace: String,
+    /// The version, found beside the release that runs: same registry, same repository
+    #[arg(long, value_name = "VERSION", group = "wanted")]
+    pub to: Option<apis::version::Version>,
+    /// The release, by its image
+    #[arg(long, value_name = "IMAGE", group = "wanted")]
+    pub release_image: Option<String>,
+    /// The newest release of this stream, such as 4-stable-multi
+    #[arg(long, value_name = "STREAM", group = "wanted")]
+    pub release_stream: Option<String>,
+    /// Show what would happen, change nothing; exit status 2 if there is anything to do
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Go on although a check refuses; what can never work is refused all the same
+    #[arg(long)]
+    pub force: bool,
+    /// Wait until it is rolled out
+    #[arg(long)]
+    pub wait: bool,
+    /// How long --wait waits
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = self_managed::flags::duration, requires = "wait")]
+    pub timeout: String,
+    /// A plan for people, or the same for programs
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Dump {
+    /// A hosted cluster: its objects, events and logs in the management cluster, and the guest if asked for
+    ///
+    /// What cannot be read is noted and does not end the rest. Values of Secrets are never written.
+    #[command(after_help = "Examples:\n  \
+        zaffre dump cluster --name demo --artifact-dir demo-dump\n  \
+        zaffre dump cluster --name demo --artifact-dir demo-dump --dump-guest-cluster")]
+    Cluster(DumpArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    #[command(flatten)]
+    pub management: Management,
+    /// Name of the HostedCluster; what is left of one is dumped, too
+    #[arg(long, value_name = "NAME", default_value = "example")]
+    pub name: String,
+    /// Its namespace
+    #[arg(long, value_name = "NAME", default_value = "clusters")]
+    pub namespace: String,
+    /// Namespace of the operators
+    #[arg(long, value_name = "NAME", default_value = "hypershift")]
+    pub operator_namespace: String,
+    /// Directory to write into; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub artifact_dir: PathBuf,
+    /// Read as this user (impersonation)
+    #[arg(long = "as", value_name = "USER")]
+    pub impersonate: Option<String>,
+    /// Also write hypershift-dump.tar.gz
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub archive_dump: bool,
+    /// Also the guest: its objects, and logs of its system's pods
+    #[arg(long)]
+    pub dump_guest_cluster: bool,
+    /// At most this much of each log
+    #[arg(long, value_name = "MIB", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub log_limit_mib: u16,
 }

@@ -30,8 +30,8 @@ const CHANGES: u8 = 2;
 pub async fn create(what: cli::Create, dry: bool) -> anyhow::Result<ExitCode> {
     match what {
         cli::Create::Cluster(on) => Box::pin(road::create_cluster(on.args(), dry)).await,
-        cli::Create::Nodepool(on) => road::create_nodepool(on.args(), dry).await,
-        cli::Create::Kubeconfig(args) => road::create_kubeconfig(args).await,
+        cli::Create::Nodepool(on) => Box::pin(road::create_nodepool(on.args(), dry)).await,
+        cli::Create::Kubeconfig(args) => Box::pin(road::create_kubeconfig(args)).await,
         cli::Create::Iam(on) => iam(on.args(), dry).await,
         cli::Create::Infra(on) => infra(on.args(), dry).await,
         cli::Create::OidcIssuer(on) => shared::oidc_issuer(on.args(), dry).await,

@@ -1,6 +1,7 @@
 //! `zaffre create cluster azure`.
 
 use super::apply::{Applier, named};
+use super::releases::Shelf;
 use super::{inputs, reach, ssh};
 use crate::cli::prereqs::{self as cli, How, Shown, Which};
 use crate::cli::road::ClusterArgs;
@@ -16,6 +17,7 @@ use kube::{Api, Client};
 use self_managed::cluster::{Args, Inputs};
 use self_managed::documents;
 use self_managed::infra::Infra;
+use self_managed::stream::Stream;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,9 +25,11 @@ use std::time::Duration;
 const MANAGER: &str = "hypershift-cli";
 /// How long a cluster may take with --wait and no --timeout.
 const PATIENCE: &str = "30m";
+/// Whose newest release a cluster has if nobody says.
+pub(super) const STREAM: &str = "4-stable-multi";
 
 pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
-    let ClusterArgs { management, account, mut what } = args;
+    let ClusterArgs { management, source, account, mut what } = args;
     what.render |= dry;
     what.check()?;
     let (subscription, tenant) = prereqs::account_names(&account)?;
@@ -37,6 +41,14 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
     absent(&client, &what).await?;
     if what.version_check {
         same_version(&client).await?;
+    }
+    if what.release_image.is_none() {
+        let pull_secret = inputs::text("--pull-secret", &what.pull_secret)?;
+        let shelf = Shelf::new(&pull_secret, Default::default()).await.context("--pull-secret")?;
+        let stream = Stream::parse(what.release_stream.as_deref().unwrap_or(STREAM), what.arch.as_str())?;
+        let image = shelf.newest(&stream, &source.release_source).await?;
+        output::note(&format!("release  {image}"));
+        (what.release_image, what.release_stream) = (Some(image), None);
     }
     let infra = match &what.infra_json {
         Some(_) => infra_of(&what)?,
@@ -60,9 +72,7 @@ fn infra_of(what: &Args) -> anyhow::Result<Infra> {
 }
 
 fn read(what: &Args, infra: Infra, subscription: String, tenant: String) -> anyhow::Result<Inputs> {
-    let release_image = what.release_image.clone().context(
-        "--release-image is missing: name a release (a stream is looked up at ocp.releases.ci.openshift.org, which this command does not ask)",
-    )?;
+    let release_image = what.release_image.clone().context("--release-image is missing: name a release")?;
     let (ssh_key, ssh_private_key) = match &what.ssh_key {
         Some(path) => (Some(inputs::bytes("--ssh-key", path)?), None),
         None if what.generate_ssh => {

@@ -5,12 +5,15 @@ use crate::cli::road::KubeconfigArgs;
 use crate::output;
 use anyhow::{Context, bail};
 use apis::hypershift::HostedCluster;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-async fn of(client: &Client, hc: &HostedCluster) -> anyhow::Result<Option<String>> {
+/// The Service that a control plane's API server is behind.
+const API: &str = "kube-apiserver";
+
+pub(super) async fn of(client: &Client, hc: &HostedCluster) -> anyhow::Result<Option<String>> {
     let namespace = hc.metadata.namespace.as_deref().unwrap_or_default();
     let Some(name) = hc.status.as_ref().and_then(|s| s.kubeconfig.as_ref()).map(|k| k.name.clone()) else {
         return Ok(None);
@@ -20,6 +23,40 @@ async fn of(client: &Client, hc: &HostedCluster) -> anyhow::Result<Option<String
     let data = secret.data.and_then(|mut d| d.remove("kubeconfig"));
     let data = data.with_context(|| format!("Secret {namespace}/{name} has no key kubeconfig"))?;
     Ok(Some(String::from_utf8(data.0).context("the kubeconfig is not text")?))
+}
+
+/// Whether its API is reached from inside its network only.
+fn is_private(hc: &HostedCluster) -> bool {
+    serde_json::to_value(&hc.spec).is_ok_and(|s| s["platform"]["azure"]["topology"] == "Private")
+}
+
+/// Leads to this machine, where `kubectl port-forward` is to listen; the certificate is still that of the server.
+fn to_this_machine(cluster: &mut Value, port: i32) -> anyhow::Result<()> {
+    let server: http::Uri =
+        cluster["server"].as_str().unwrap_or_default().parse().context("its server is no URL")?;
+    let host = server.host().context("its server is no URL")?.to_owned();
+    cluster["server"] = json!(format!("https://localhost:{port}"));
+    if cluster["tls-server-name"].is_null() {
+        cluster["tls-server-name"] = json!(host);
+    }
+    Ok(())
+}
+
+async fn forwarded(client: &Client, hc: &HostedCluster, cluster: &mut Value) -> anyhow::Result<()> {
+    let meta = &hc.metadata;
+    let (namespace, name) =
+        (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+    let plane = apis::naming::control_plane_namespace(namespace, name);
+    let services: Api<Service> = Api::namespaced(client.clone(), &plane);
+    let service = services
+        .get(API)
+        .await
+        .with_context(|| format!("cannot read Service {plane}/{API} (--port-forward)"))?;
+    let port = service.spec.and_then(|s| s.ports).and_then(|p| p.first().map(|p| p.port));
+    let port = port.with_context(|| format!("Service {plane}/{API} has no port"))?;
+    to_this_machine(cluster, port)?;
+    output::note(&format!("first: kubectl port-forward -n {plane} service/{API} {port}"));
+    Ok(())
 }
 
 pub async fn create(args: KubeconfigArgs) -> anyhow::Result<ExitCode> {
@@ -34,6 +71,12 @@ pub async fn create(args: KubeconfigArgs) -> anyhow::Result<ExitCode> {
                 args.namespace
             );
         };
+        if args.port_forward && is_private(&hc) {
+            let mut one: Value = serde_saphyr::from_str(&text).context("the kubeconfig cannot be read")?;
+            forwarded(&client, &hc, &mut one["clusters"][0]["cluster"]).await?;
+            output::line(serde_saphyr::to_string(&one)?.trim_end());
+            return Ok(ExitCode::SUCCESS);
+        }
         output::line(text.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
@@ -41,7 +84,10 @@ pub async fn create(args: KubeconfigArgs) -> anyhow::Result<ExitCode> {
         "users": [], "current-context": ""});
     for hc in api.list(&Default::default()).await.context("cannot list hosted clusters")?.items {
         let Some(text) = of(&client, &hc).await? else { continue };
-        let one: Value = serde_saphyr::from_str(&text).context("a kubeconfig cannot be read")?;
+        let mut one: Value = serde_saphyr::from_str(&text).context("a kubeconfig cannot be read")?;
+        if args.port_forward && is_private(&hc) {
+            forwarded(&client, &hc, &mut one["clusters"][0]["cluster"]).await?;
+        }
         let name = format!("{}-{}", args.namespace, hc.metadata.name.unwrap_or_default());
         let user = format!("{name}-admin");
         let mut add = |list: &str, value: Value| {
@@ -64,4 +110,20 @@ pub async fn create(args: KubeconfigArgs) -> anyhow::Result<ExitCode> {
     }
     output::line(serde_saphyr::to_string(&all)?.trim_end());
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forwarded_server_keeps_its_name() {
+        let mut cluster = json!({"server": "https://api.demo.hypershift.local:7443"});
+        to_this_machine(&mut cluster, 6443).unwrap();
+        assert_eq!(
+            cluster,
+            json!({"server": "https://localhost:6443", "tls-server-name": "api.demo.hypershift.local"})
+        );
+        assert!(to_this_machine(&mut json!({"server": "x y"}), 1).is_err());
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::apply::Applier;
 use super::reach;
+use super::releases::Shelf;
 use crate::cli::road::NodepoolArgs;
 use crate::output;
 use anyhow::{Context, bail};
@@ -9,11 +10,12 @@ use apis::hypershift::HostedCluster;
 use kube::Api;
 use self_managed::documents;
 use self_managed::nodepool::Owner;
+use self_managed::stream::Stream;
 use serde_json::json;
 use std::process::ExitCode;
 
 pub async fn create(args: NodepoolArgs, dry: bool) -> anyhow::Result<ExitCode> {
-    let what = args.what;
+    let mut what = args.what;
     what.check()?;
     let client = reach(&args.management).await?;
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
@@ -25,6 +27,12 @@ pub async fn create(args: NodepoolArgs, dry: bool) -> anyhow::Result<ExitCode> {
             what.cluster_name
         );
     };
+    if let Some(name) = &what.release_stream {
+        let shelf = Shelf::of(&client, &hc).await?;
+        let stream = Stream::parse(name, what.arch.as_str())?;
+        what.release_image = Some(shelf.newest(&stream, &args.source.release_source).await?);
+        what.release_stream = None;
+    }
     let hc = serde_json::to_value(hc)?;
     let text = |path: &str| hc.pointer(path).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
     let owner = Owner {

@@ -19,7 +19,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 }
 
 /// The newest version that is complete, or what is on its way.
-fn version(object: &Value) -> String {
+pub(super) fn version(object: &Value) -> String {
     let history = object["status"]["version"]["history"].as_array().cloned().unwrap_or_default();
     let done = history.iter().find(|h| h["state"] == "Completed").map(|h| text(h, "/version").to_owned());
     let going = history.first().filter(|h| h["state"] != "Completed").map(|h| text(h, "/version").to_owned());
@@ -32,6 +32,9 @@ fn version(object: &Value) -> String {
 }
 
 pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
+    if args.watch {
+        return Box::pin(super::watch::watch(args)).await;
+    }
     let client = reach(&args.management).await?;
     let (clusters, pools): (Api<HostedCluster>, Api<NodePool>) = match &args.namespace {
         Some(n) => (Api::namespaced(client.clone(), n), Api::namespaced(client, n)),

@@ -48,6 +48,13 @@ fn help_teaches() {
         testkit::golden::check(&path, &run(&args), testkit::Mode::from_env())
             .unwrap_or_else(|e| panic!("{e}"));
     }
+    for what in ["upgrade cluster", "upgrade nodepool", "dump cluster", "status", "up", "down"] {
+        let args: Vec<&str> = std::iter::once("help").chain(what.split(' ')).collect();
+        let name = format!("help-{}.txt", what.replace(' ', "-"));
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+        testkit::golden::check(&path, &run(&args), testkit::Mode::from_env())
+            .unwrap_or_else(|e| panic!("{e}"));
+    }
     testkit::golden!("help-doctor-azure.txt", &run(&["help", "doctor", "azure"]));
     testkit::golden!("help-plan.txt", &run(&["help", "plan"]));
     testkit::golden!("help-azure.txt", &run(&["help", "azure"]));
@@ -71,6 +78,59 @@ fn version_and_completion() {
             "{shell}: {script}"
         );
     }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("man1");
+    run(&["man", "--out", out.to_str().unwrap()]);
+    let page = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    assert!(page("zaffre.1").contains("zaffre\\-upgrade(1)") || page("zaffre.1").contains("upgrade"));
+    assert!(page("zaffre-upgrade-cluster.1").contains("release\\-image"));
+    assert!(page("zaffre-create-cluster-azure.1").starts_with(".ie"));
+    assert!(std::fs::read_dir(&out).unwrap().count() > 50);
+}
+
+#[test]
+fn down_finds_what_runs_and_says_when_nothing_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let down = || zaffre().current_dir(dir.path()).args(["down", "--data-dir", "region"]).output().unwrap();
+    let out = down();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        !out.status.success()
+            && said.contains("nothing to stop")
+            && said.contains("zaffre up --data-dir region"),
+        "{said}"
+    );
+    let mut c = zaffre();
+    c.current_dir(dir.path()).args([
+        "up",
+        "--data-dir",
+        "region",
+        "--management-clusters",
+        "2",
+        "--profile",
+        "fast",
+    ]);
+    let up = testkit::Server::spawn(c).unwrap();
+    let contexts = std::fs::read_to_string(dir.path().join("kubeconfig")).unwrap();
+    assert!(contexts.contains("management-2-admin") && contexts.contains(up.url()), "{contexts}");
+    let second = zaffre().current_dir(dir.path()).args(["up", "--data-dir", "region"]).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(
+        !second.status.success() && said.contains("runs here already") && said.contains(up.url()),
+        "{said}"
+    );
+    let out = down();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(
+        out.status.success() && said.starts_with("stopped after") && said.contains("its state is in region"),
+        "{said}"
+    );
+    assert!(up.stop().unwrap().success());
+    assert!(!down().status.success());
 }
 
 #[test]

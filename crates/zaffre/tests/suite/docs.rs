@@ -74,7 +74,7 @@ impl Reader {
     }
 
     fn type_in(&mut self, command: &str) {
-        if ["zaffre up", "zaffre serve kube", "zaffre serve azure"].iter().any(|s| command.starts_with(s)) {
+        if ["zaffre up ", "zaffre serve kube", "zaffre serve azure"].iter().any(|s| command.starts_with(s)) {
             return self.start(command);
         }
         if command.starts_with("export ") || command.starts_with(". ") {

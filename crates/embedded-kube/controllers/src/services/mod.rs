@@ -107,7 +107,7 @@ async fn write_endpoints(
     let (namespace, name) = (object::namespace(service), object::name(service));
     if access.entry(&tables::ENDPOINTS, namespace, name).is_none() {
         let new = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "namespace": namespace, "labels": labels}, "subsets": subsets});
-        return done(access.create(&tables::ENDPOINTS, new).await.map(|_| ()));
+        return done(access.add(&tables::ENDPOINTS, new).await.map(|_| ()));
     }
     let put = |e: &mut Value| {
         let same = crate::objects::list(e, "/subsets") == subsets
@@ -147,7 +147,7 @@ async fn write_slices(access: &Access, service: &Value, wanted: Vec<Slice>) -> R
         let new = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {"generateName": format!("{name}-"), "namespace": namespace, "labels": labels, "ownerReferences": [controller_ref(service)]},
             "addressType": w.family, "ports": w.ports, "endpoints": w.endpoints});
-        done(access.create(&tables::ENDPOINT_SLICES, new).await.map(|_| ()))?;
+        done(access.add(&tables::ENDPOINT_SLICES, new).await.map(|_| ()))?;
     }
     for slice in &changes.delete {
         access.delete(&tables::ENDPOINT_SLICES, namespace, slice, Deletion::default()).await?;

@@ -25,9 +25,11 @@ pub(crate) struct Surroundings<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// The pod as it should be: status, and the mark of what is simulated.
+    /// The pod as it should be: status, and the mark of what is simulated. Nothing unless it changed.
     pub pod: Value,
     pub changed: bool,
+    /// A program has begun and is not where it is going: it has to end, or to become ready.
+    pub moving: bool,
     pub notes: Vec<Note>,
     /// Look again at this time.
     pub wake: Option<Timestamp>,
@@ -74,11 +76,9 @@ pub(crate) fn plan(pod: &Value, memory: &Memory, world: &Surroundings<'_>) -> Pl
             d.end_all();
             return d.finish();
         }
-        d.plan.pod = pod.clone();
         return d.plan;
     }
     if ended {
-        d.plan.pod = pod.clone();
         d.plan.memory = Memory::default();
         return d.plan;
     }
@@ -361,30 +361,34 @@ impl<'a> Draft<'a, '_> {
     }
 
     fn finish(mut self) -> Plan {
-        let started = !self.status["startTime"].is_null();
-        let mut new = self.pod.clone();
-        if started {
-            summarize(self.pod, &self.units, &mut self.status, self.world.now, self.ending);
-            let simulated = (0..self.units.len()).any(|i| !self.is_real(i));
-            let of = |init: bool| {
-                let some = self.units.iter().filter(move |u| (u.kind != ContainerKind::Main) == init);
-                some.map(|u| u.status.clone()).collect::<Vec<_>>()
-            };
-            let (init, main) = (of(true), of(false));
-            if !init.is_empty() {
-                self.status["initContainerStatuses"] = Value::Array(init);
-            }
-            self.status["containerStatuses"] = Value::Array(main);
-            if simulated && new["metadata"]["annotations"][SIMULATED] != "true" {
+        if self.status["startTime"].is_null() {
+            return self.plan;
+        }
+        summarize(self.pod, &self.units, &mut self.status, self.world.now, self.ending);
+        let real: Vec<bool> = (0..self.units.len()).map(|i| self.is_real(i)).collect();
+        let (mut init, mut main) = (Vec::new(), Vec::new());
+        for (u, real) in self.units.into_iter().zip(&real) {
+            let settled = u.kind != ContainerKind::Init && u.is_ready();
+            self.plan.moving |= *real && u.state() == State::Running && !settled;
+            if u.kind == ContainerKind::Main { &mut main } else { &mut init }.push(u.status);
+        }
+        if !init.is_empty() {
+            self.status["initContainerStatuses"] = Value::Array(init);
+        }
+        self.status["containerStatuses"] = Value::Array(main);
+        let marked = self.pod["metadata"]["annotations"][SIMULATED] == "true" || real.iter().all(|r| *r);
+        self.plan.changed = !marked || self.pod["status"] != self.status;
+        if self.plan.changed {
+            let mut new = self.pod.clone();
+            if !marked {
                 if !new["metadata"]["annotations"].is_object() {
                     new["metadata"]["annotations"] = json!({});
                 }
                 new["metadata"]["annotations"][SIMULATED] = json!("true");
             }
             new["status"] = self.status;
+            self.plan.pod = new;
         }
-        self.plan.changed = new != *self.pod;
-        self.plan.pod = new;
         self.plan
     }
 }

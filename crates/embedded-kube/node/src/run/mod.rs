@@ -8,6 +8,7 @@ pub(crate) mod env;
 pub(crate) mod files;
 pub(crate) mod log;
 pub(crate) mod probe;
+pub(crate) mod shelf;
 pub(crate) mod shell;
 mod sources;
 mod supervise;
@@ -71,6 +72,8 @@ struct PodRun {
     files: watch::Sender<u64>,
     /// Something in the pod may be as a probe wants it now.
     stir: watch::Sender<u64>,
+    /// Counts what is learnt of its programs.
+    news: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -145,6 +148,11 @@ impl Runtime {
         let known =
             |c: &ContainerRun| Known { round: c.round, fact: c.fact.clone(), before: c.before.clone() };
         pod.containers.iter().map(|(n, c)| (n.clone(), known(c))).collect()
+    }
+
+    /// Sees whenever something is learnt of a pod's programs.
+    pub(crate) fn news(&self, uid: &str) -> Option<watch::Receiver<u64>> {
+        Some(self.runs.lock().pods.get(uid)?.news.subscribe())
     }
 
     /// What was lacking may be there by now.
@@ -305,8 +313,9 @@ impl Runtime {
             notes: Vec::new(),
             files: watch::Sender::new(0),
             stir: watch::Sender::new(0),
+            news: watch::Sender::new(0),
         });
-        run.volumes.take().unwrap_or_else(|| PodVolumes::new(dir, pod))
+        run.volumes.take().unwrap_or_else(|| PodVolumes::new(dir, access, pod))
     }
 
     async fn context(
@@ -359,6 +368,7 @@ impl Runtime {
             command: env::words(&spec["command"], &env),
             args: env::words(&spec["args"], &env),
             mounts: volumes.mounts(spec, &env)?,
+            shelf: volumes.shelf().clone(),
             env,
             client: access.client_as(user),
             log: Arc::default(),

@@ -125,6 +125,7 @@ impl Runtime {
         let pod = runs.pods.get_mut(uid)?;
         let c = pod.containers.get_mut(container).filter(|c| c.round == round)?;
         how(&mut c.fact);
+        pod.news.send_modify(|n| *n += 1);
         Some((pod.cluster.clone(), pod.key.clone()))
     }
 
@@ -163,6 +164,7 @@ impl Runtime {
             pod.notes.push(Note { warning: true, reason: "Unhealthy", message, field_path });
         }
         let (cluster, key) = (pod.cluster.clone(), pod.key.clone());
+        pod.news.send_modify(|n| *n += 1);
         drop(runs);
         if changed || news {
             self.poke(&cluster, &key);

@@ -1,6 +1,7 @@
 //! Volumes of pods whose programs really run: directories of ours, filled as the pod's spec says.
 
 use super::files::{self, Payload};
+use super::shelf::{self, Content, Put, Shelf};
 use super::{Blocked, env};
 use crate::stage::mix;
 use crate::tables;
@@ -51,12 +52,19 @@ struct Token {
     renew: Timestamp,
 }
 
+/// Where a container finds a volume.
+pub(crate) struct Mount {
+    pub at: String,
+    /// On this machine.
+    pub real: PathBuf,
+    pub volume: String,
+}
+
 /// The volumes of one pod.
-#[derive(Default)]
 pub(crate) struct PodVolumes {
     pub dir: PathBuf,
     places: HashMap<String, PathBuf>,
-    written: HashMap<String, u64>,
+    shelf: Arc<Shelf>,
     tokens: HashMap<(String, String), Token>,
     published: HashMap<String, Option<Timestamp>>,
     pub refresh: Option<Timestamp>,
@@ -85,12 +93,27 @@ fn mount_error(volume: &str, why: impl std::fmt::Display) -> Blocked {
 }
 
 impl PodVolumes {
-    pub(crate) fn new(dir: PathBuf, pod: &Value) -> PodVolumes {
+    pub(crate) fn new(dir: PathBuf, access: &Access, pod: &Value) -> PodVolumes {
         let volumes = || pod["spec"]["volumes"].as_array().into_iter().flatten();
         let inside = |v: &Value| v["projected"]["sources"].as_array().cloned().unwrap_or_default();
         let reflects = volumes().any(|v| v["downwardAPI"].is_object())
             || volumes().flat_map(inside).any(|s| s["downwardAPI"].is_object());
-        PodVolumes { dir, sources: super::sources::of(pod), reflects, ..PodVolumes::default() }
+        PodVolumes {
+            shelf: Arc::new(Shelf::new(dir.join("volumes"), access, object::namespace(pod))),
+            dir,
+            places: HashMap::new(),
+            tokens: HashMap::new(),
+            published: HashMap::new(),
+            refresh: None,
+            version: 0,
+            sources: super::sources::of(pod),
+            reflects,
+            settled: None,
+        }
+    }
+
+    pub(crate) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
     }
 
     /// Which versions of its sources there are.
@@ -143,8 +166,7 @@ impl PodVolumes {
                 continue;
             }
             let of = source[if secret { "secretName" } else { "name" }].as_str().unwrap_or_default();
-            let payload = self.keys(world, name, secret, of, source)?;
-            return self.write(name, payload, mode(source)).await;
+            return self.source(world, name, (secret, of), source, mode(source)).await;
         }
         if v["projected"].is_object() {
             let payload = self.projected(world, name, &v["projected"]["sources"]).await?;
@@ -170,8 +192,43 @@ impl PodVolumes {
         let others = v.as_object().into_iter().flatten().map(|(k, _)| k.as_str());
         match others.into_iter().find(|k| !matches!(*k, "name" | "emptyDir")) {
             Some(kind) => Err(mount_error(name, format!("volumes of type {kind} are not known here"))),
-            None => self.directory(name, self.dir.join("volumes").join(name)).await,
+            None => {
+                self.shelf.put(name, Content::Empty, 0, 0, 0);
+                Ok(self.shelf.place(name))
+            }
         }
+    }
+
+    /// A volume of one Secret or ConfigMap.
+    async fn source(
+        &mut self,
+        world: &VolumeWorld<'_>,
+        name: &str,
+        (secret, of): (bool, &str),
+        source: &Value,
+        mode: u32,
+    ) -> Result<PathBuf, Blocked> {
+        let table = if secret { &tables::SECRETS } else { &tables::CONFIG_MAPS };
+        let entry = world.access.entry(table, object::namespace(world.pod), of);
+        let Some(entry) = entry else {
+            let payload = self.keys(world, name, secret, of, source)?;
+            return self.write(name, payload, mode).await;
+        };
+        if source["items"].is_array() {
+            // Whether a key lacks is found by reading; the rest can wait until somebody wants the files.
+            self.keys(world, name, secret, of, source)?;
+        }
+        let content = Content::Keys { secret, of: of.to_owned(), items: source["items"].clone() };
+        let stamp = mix(entry.revision, &[of, &entry.meta.uid], i64::from(mode));
+        match self.shelf.put(name, content, mode, self.version + 1, stamp) {
+            Put::Same => {}
+            Put::Noted => self.version += 1,
+            Put::Write => {
+                let payload = self.keys(world, name, secret, of, source)?;
+                return self.write(name, payload, mode).await;
+            }
+        }
+        Ok(self.shelf.place(name))
     }
 
     async fn directory(&self, name: &str, dir: PathBuf) -> Result<PathBuf, Blocked> {
@@ -203,20 +260,12 @@ impl PodVolumes {
                 Err(mount_error(volume, format!("{what} {of:?} not found")))
             };
         };
-        let Some(items) = source["items"].as_array() else { return Ok(data) };
-        let mut payload = Payload::new();
-        for item in items {
-            let key = item["key"].as_str().unwrap_or_default();
-            let path = item["path"].as_str().unwrap_or_default();
-            match data.get(key) {
-                Some(v) => _ = payload.insert(path.to_owned(), v.clone()),
-                None if optional => {}
-                None => {
-                    return Err(mount_error(volume, format!("references non-existent {what} key: {key}")));
-                }
-            }
+        let items = source["items"].as_array().into_iter().flatten();
+        let mut wanted = items.map(|item| item["key"].as_str().unwrap_or_default());
+        if let Some(key) = wanted.find(|key| !optional && !data.contains_key(*key)) {
+            return Err(mount_error(volume, format!("references non-existent {what} key: {key}")));
         }
-        Ok(payload)
+        Ok(shelf::chosen(data, &source["items"]))
     }
 
     async fn projected(
@@ -311,13 +360,18 @@ impl PodVolumes {
     }
 
     async fn write(&mut self, name: &str, payload: Payload, mode: u32) -> Result<PathBuf, Blocked> {
-        let dir = self.dir.join("volumes").join(name);
-        let mut hash = u64::from(mode);
-        for (k, v) in &payload {
-            hash = mix(hash, &[k, &String::from_utf8_lossy(v)], i64::try_from(v.len()).unwrap_or(0));
-        }
-        if self.written.get(name) == Some(&hash) {
+        let dir = self.shelf.place(name);
+        let sum = shelf::sum(&payload, mode);
+        if self.shelf.holds(name, sum) {
             return Ok(dir);
+        }
+        match self.shelf.put(name, Content::Files(payload.clone()), mode, self.version + 1, sum) {
+            Put::Same => return Ok(dir),
+            Put::Noted => {
+                self.version += 1;
+                return Ok(dir);
+            }
+            Put::Write => {}
         }
         self.version += 1;
         let (to, version) = (dir.clone(), self.version.to_string());
@@ -327,16 +381,12 @@ impl PodVolumes {
             Ok(Err(e)) => return Err(mount_error(name, e)),
             Err(e) => return Err(mount_error(name, e)),
         }
-        self.written.insert(name.to_owned(), hash);
+        self.shelf.laid(name, sum);
         Ok(dir)
     }
 
-    /// Mount path, real path and whether it is read-only; the longest path first.
-    pub(crate) fn mounts(
-        &self,
-        container: &Value,
-        env: &env::Env,
-    ) -> Result<Vec<(String, PathBuf, bool)>, Blocked> {
+    /// The longest path first.
+    pub(crate) fn mounts(&self, container: &Value, env: &env::Env) -> Result<Vec<Mount>, Blocked> {
         let mut list = Vec::new();
         for m in container["volumeMounts"].as_array().into_iter().flatten() {
             let name = m["name"].as_str().unwrap_or_default();
@@ -351,19 +401,21 @@ impl PodVolumes {
                 return Err(mount_error(name, format!("subPath {sub:?} must not leave the volume")));
             }
             if !sub.is_empty() {
+                self.shelf.open(name).map_err(|e| mount_error(name, e))?;
                 real = real.join(sub);
                 if !real.exists() {
                     std::fs::create_dir_all(&real).map_err(|e| mount_error(name, e))?;
                 }
             }
-            list.push((at, real, m["readOnly"] == true));
+            list.push(Mount { at, real, volume: name.to_owned() });
         }
         if let Some(dir) = self.places.get(ACCOUNT_VOLUME)
-            && !list.iter().any(|(at, ..)| at == ACCOUNT)
+            && !list.iter().any(|m| m.at == ACCOUNT)
         {
-            list.push((ACCOUNT.to_owned(), dir.clone(), true));
+            let volume = ACCOUNT_VOLUME.to_owned();
+            list.push(Mount { at: ACCOUNT.to_owned(), real: dir.clone(), volume });
         }
-        list.sort_by_key(|(at, ..)| std::cmp::Reverse(at.len()));
+        list.sort_by_key(|m| std::cmp::Reverse(m.at.len()));
         Ok(list)
     }
 }

@@ -66,6 +66,7 @@ pub async fn create_entry(
         match attempt_create(call, candidate, options, applied).await? {
             Some(entry) => {
                 if !options.dry_run {
+                    call.told(options);
                     call.after_write(&entry);
                 }
                 return Ok(entry);

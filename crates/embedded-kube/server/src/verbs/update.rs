@@ -346,7 +346,7 @@ pub(super) async fn run_steps(
     let _siblings = call.sibling_lock().await;
     for _ in 0..MAX_TRIES {
         let entry = call.live()?;
-        let old = call.cluster.read(res, &entry).await?;
+        let old = call.cluster.look(res, &entry).await?;
         let old_rv = object::resource_version(&old).to_owned();
         if revision.is_some_and(|r| r != old_rv) {
             return Err(conflict());
@@ -357,7 +357,7 @@ pub(super) async fn run_steps(
                 return Ok((entry, true));
             }
             Step::Leave => return Ok((entry, true)),
-            Step::Keep => Next { object: old.clone(), applied: true },
+            Step::Keep => Next { object: (*old).clone(), applied: true },
         };
         // A patch that carries a version insists on it too.
         let new_rv = object::resource_version(&new);
@@ -425,12 +425,13 @@ pub(super) async fn run_steps(
                 Err(()) => continue,
             }
         }
-        if new == old && call.is_current(&entry) {
+        if new == *old && call.is_current(&entry) {
             return Ok((entry, false));
         }
         match call.store(new, Expect::Revision(entry.revision), options.dry_run).await? {
             Ok(stored) => {
                 if !options.dry_run {
+                    call.told(options);
                     call.after_write(&stored);
                 }
                 return Ok((stored, false));

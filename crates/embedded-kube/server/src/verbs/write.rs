@@ -6,7 +6,7 @@ use crate::cluster::{commit_status, tables};
 use crate::registry::Resource;
 use crate::wire::encode;
 use crate::wire::params::WriteOptions;
-use crate::{crd, meta_rules};
+use crate::{access, crd, meta_rules};
 use ek_apply::fieldset::Set;
 use ek_apply::managed::{Types, Writer};
 use ek_meta::schema::Node;
@@ -76,6 +76,20 @@ impl Call {
         let name = agent.split('/').next().unwrap_or_default();
         let name: String = name.chars().filter(|c| !c.is_control()).take(128).collect();
         if name.is_empty() { "unknown".to_owned() } else { name }
+    }
+
+    /// Says who wrote what, for those who count.
+    pub fn told(&self, options: &WriteOptions) {
+        tracing::trace!(
+            target: "census",
+            what = "write",
+            cluster = self.cluster.id.as_str(),
+            table = %self.res.table,
+            verb = self.info.verb,
+            sub = %self.info.subresource,
+            by = %self.manager(options),
+            name = %self.info.name,
+        );
     }
 
     /// Fills defaults of the kind: the object as its client could have written it in full.
@@ -245,7 +259,14 @@ impl Call {
         }
         let batch = Batch::one(&self.cluster.id, &res.table, key, expect, Change::Put(draft));
         match self.cluster.store.commit(batch).await {
-            Ok(mut e) => e.pop().map(Ok).ok_or_else(|| Status::internal("commit returned nothing")),
+            Ok(mut e) => {
+                let entry = e.pop().ok_or_else(|| Status::internal("commit returned nothing"))?;
+                // Controllers look at what was written, most of them soon.
+                if entry.locked().is_none() {
+                    access::remember(&entry, Arc::new(encode::as_read(stored, entry.revision)));
+                }
+                Ok(Ok(entry))
+            }
             Err(CommitError::Conflict { current, .. }) => Ok(Err(current)),
             Err(e) => Err(commit_status(res, &name, e)),
         }

@@ -85,6 +85,14 @@ pub fn draft(obj: &Value, head: &str, schema_stamp: u64) -> Draft {
     Draft { bytes: out, revision_at, meta: side_record(meta, schema_stamp) }
 }
 
+/// An object that was written, as it would be read from its bytes.
+pub fn as_read(mut obj: Value, revision: u64) -> Value {
+    let meta = object::metadata_mut(&mut obj);
+    meta.retain(|k, v| k != "selfLink" && !is_empty(v));
+    meta.insert("resourceVersion".into(), revision.to_string().into());
+    obj
+}
+
 /// Absent, null and empty are the same for metadata fields.
 fn is_empty(v: &Value) -> bool {
     match v {
@@ -158,6 +166,8 @@ mod tests {
             std::str::from_utf8(&d.bytes).unwrap(),
             "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"\",\"labels\":{\"b\":\"1\",\"a\":\"2\"},\"finalizers\":[\"x\"]},\"data\":{\"z\":\"1\"}}"
         );
+        let stored: Value = serde_json::from_slice(&preview(&o, &h, "9")).unwrap();
+        assert_eq!(as_read(o.clone(), 9), stored);
         assert_eq!(d.meta.label("a"), Some("2"));
         assert!(d.meta.has_finalizers);
         assert_eq!(d.meta, Meta { schema_stamp: 7, ..Meta::from_bytes(&d.bytes).unwrap() });
