@@ -58,7 +58,8 @@ pub async fn measure(scale: f64, verbose: bool, all: &mut Vec<Figure>) -> anyhow
     let target = 60_000.0 * (count as f64 / POOLS);
     push(all, &format!("{count} pools of {NODES} nodes settle"), "ms", millis(begun), target.max(2_000.0));
     if verbose {
-        let (cpu, each) = (cpu_seconds() - cpu, (resident_kib() - memory) / 1024.0 / (count as f64 * NODES as f64));
+        let (cpu, each) =
+            (cpu_seconds() - cpu, (resident_kib() - memory) / 1024.0 / (count as f64 * NODES as f64));
         eprintln!("{cpu:.1} s of CPU, {each:.2} MiB a node");
     }
 
@@ -78,13 +79,26 @@ pub async fn measure(scale: f64, verbose: bool, all: &mut Vec<Figure>) -> anyhow
     let entries = world.cloud().sim.world().journal();
     let entries: Vec<_> = entries.iter().filter(|e| e.number > before).collect();
     ensure!(!entries.is_empty(), "the journal of Azure does not go back to the beginning of the roll");
-    let compute = |path: &str| ["virtualMachines", "networkInterfaces", "disks"].iter().any(|k| path.contains(k));
+    let compute =
+        |path: &str| ["virtualMachines", "networkInterfaces", "disks"].iter().any(|k| path.contains(k));
     let writes = entries.iter().filter(|e| e.method != "GET" && compute(&e.path)).count();
     let lists = entries.iter().filter(|e| e.method == "GET" && lists_all(&e.path)).count();
-    push(all, &format!("Azure writes per node, roll of {nodes}"), "writes", writes as f64 / nodes as f64, 6.0);
+    push(
+        all,
+        &format!("Azure writes per node, roll of {nodes}"),
+        "writes",
+        writes as f64 / nodes as f64,
+        6.0,
+    );
     // One look per half minute at all machines of a group is how lost ones are found.
     let looks = (took / 30_000.0).ceil() + 2.0;
-    push(all, &format!("lists of all machines, roll of {nodes}"), "lists", lists as f64, looks * clusters as f64);
+    push(
+        all,
+        &format!("lists of all machines, roll of {nodes}"),
+        "lists",
+        lists as f64,
+        looks * clusters as f64,
+    );
     if verbose {
         eprintln!("rolled {nodes} nodes in {took:.0} ms: {writes} writes, {lists} lists");
     }
@@ -99,7 +113,13 @@ fn lists_all(path: &str) -> bool {
 }
 
 /// Makes a NodePool of a cluster that may not be there yet.
-async fn pool(world: &World, landing: &Landing, cluster: usize, name: &str, replicas: i64) -> anyhow::Result<()> {
+async fn pool(
+    world: &World,
+    landing: &Landing,
+    cluster: usize,
+    name: &str,
+    replicas: i64,
+) -> anyhow::Result<()> {
     let release = world.cloud().release(FROM).context("no such release")?;
     let object: Value = json!({
         "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",

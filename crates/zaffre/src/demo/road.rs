@@ -146,7 +146,8 @@ impl Shell {
         working.finish_and_clear();
         done?;
         // As far as the flags: they are on the page about this road.
-        let short: Vec<&str> = words.iter().map(String::as_str).take_while(|w| !w.starts_with("--")).collect();
+        let short: Vec<&str> =
+            words.iter().map(String::as_str).take_while(|w| !w.starts_with("--")).collect();
         r.step(what, &format!("zaffre {}", short.join(" ")));
         Ok(())
     }
@@ -193,7 +194,8 @@ async fn ready(guest: &Client, count: usize) -> anyhow::Result<String> {
     };
     let waited = tokio::time::timeout(STEP, watched).await;
     let seen = known.values().filter(|n| is_ready(n)).count();
-    waited.with_context(|| format!("{seen} of {} nodes are ready, and {count} were to be", known.len()))??;
+    waited
+        .with_context(|| format!("{seen} of {} nodes are ready, and {count} were to be", known.len()))??;
     let versions: BTreeSet<&str> = known
         .values()
         .filter_map(|n| Some(n.status.as_ref()?.node_info.as_ref()?.kubelet_version.as_str()))

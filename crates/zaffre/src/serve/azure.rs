@@ -125,11 +125,7 @@ fn write_env(sim: &AzureSim, path: &Path, system_roots: Option<&str>) -> anyhow:
 }
 
 /// What the environment points to: the authorities to trust, and where az keeps its logins.
-fn trusted(
-    sim: &AzureSim,
-    path: &Path,
-    system_roots: Option<&str>,
-) -> anyhow::Result<(PathBuf, PathBuf)> {
+fn trusted(sim: &AzureSim, path: &Path, system_roots: Option<&str>) -> anyhow::Result<(PathBuf, PathBuf)> {
     let absolute = std::path::absolute(path).with_context(|| format!("cannot write {}", path.display()))?;
     let (bundle, az) = (beside(&absolute, ".ca.pem"), az_directory(&absolute, sim.ca_pem())?);
     // With the system's roots, so that what a client reaches without the proxy is trusted as ever.
