@@ -1,6 +1,5 @@
 //! Azure as this world has it: the simulator, a client of it, and a registry with releases.
 
-use crate::ingress::Ingresses;
 use crate::{Options, releases};
 use arm::ResourceId;
 use azure::credential::{Confidential, Entra, Proof};
@@ -56,8 +55,6 @@ pub struct Cloud {
     pub releases: BTreeMap<String, String>,
     /// The identity that nodes read vaults as.
     pub vault_reader: String,
-    /// How its machines reach what management clusters publish.
-    pub(crate) ingresses: Ingresses,
     http: Http,
     reader: Secret,
 }
@@ -104,20 +101,7 @@ impl Cloud {
         let (vault_reader, object) = sim.world().add_app("vault-reader", reader.expose(), Vec::new());
         sim.world().assign(&object, READ_SECRETS, &format!("/subscriptions/{subscription}"));
         let releases = known;
-        let ingresses = Ingresses::default();
-        Ok(Cloud {
-            sim,
-            client,
-            env,
-            subscription,
-            images,
-            registry,
-            releases,
-            vault_reader,
-            ingresses,
-            http,
-            reader,
-        })
+        Ok(Cloud { sim, client, env, subscription, images, registry, releases, vault_reader, http, reader })
     }
 
     /// As programs of this world reach it.

@@ -12,7 +12,7 @@ use ek_server::ServiceResolver;
 use futures::future::BoxFuture;
 use kube::Client;
 use kube::core::DynamicObject;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use reconcile::{Kind, Runtime, View, Watch};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -98,30 +98,36 @@ impl Dial for Ingress {
     }
 }
 
-/// The ingresses of all management clusters that share an Azure: names of one region, whoever publishes them.
+/// The ingresses of all management clusters of one Azure. A machine belongs to none of them by itself: the name that it was
+/// told leads it to the one that publishes it.
 #[derive(Clone, Default)]
-pub(crate) struct Ingresses(Arc<Mutex<Vec<Ingress>>>);
+pub(crate) struct Ingresses(Arc<RwLock<Vec<Ingress>>>);
 
 impl Ingresses {
-    pub(crate) fn add(&self, ingress: &Ingress) {
-        self.0.lock().push(ingress.clone());
+    pub(crate) fn add(&self, ingress: Ingress) {
+        self.0.write().push(ingress);
     }
 
     pub(crate) fn remove(&self, ingress: &Ingress) {
-        self.0.lock().retain(|other| !Arc::ptr_eq(&other.0, &ingress.0));
+        self.0.write().retain(|i| !Arc::ptr_eq(&i.0, &ingress.0));
+    }
+
+    fn of(&self, host: &str) -> Option<Ingress> {
+        let all = self.0.read();
+        all.iter().find(|i| i.knows(host)).or_else(|| all.first()).cloned()
     }
 }
 
 impl Dial for Ingresses {
-    /// An address is dialled as it is; a name leads to the router of the cluster that publishes it.
     fn dial<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
+        let ingress = self.of(host);
         Box::pin(async move {
-            if let Ok(ip) = host.parse::<std::net::IpAddr>() {
-                return TcpStream::connect(SocketAddr::from((ip, port))).await;
+            match ingress {
+                Some(ingress) => ingress.dial(host, port).await,
+                None => {
+                    Err(io::Error::new(io::ErrorKind::HostUnreachable, format!("nobody publishes {host}")))
+                }
             }
-            let known = self.0.lock().iter().find(|i| i.knows(host)).map(Ingress::address);
-            let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no Route publishes {host}"));
-            TcpStream::connect(known.ok_or_else(unknown)?).await
         })
     }
 }

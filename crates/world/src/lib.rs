@@ -39,6 +39,7 @@ pub mod ingress;
 pub mod install;
 pub mod kubeconfig;
 pub mod landing;
+mod machinery;
 pub mod operators;
 mod payload;
 mod programs;
@@ -138,14 +139,16 @@ pub enum Error {
 /// A running world.
 pub struct World {
     cloud: Arc<Cloud>,
-    /// Azure is another world's, which stops it.
-    guest_of_azure: bool,
+    /// Names of all worlds of one Azure.
+    names: ingress::Ingresses,
     management: Management,
     ingress: Ingress,
     ground: Ground,
     operators: Mutex<Operators>,
     stop: CancellationToken,
     watches: JoinHandle<reconcile::Drained>,
+    /// Machines boot once, however many worlds share their Azure. Whose Azure is another world's has none, and leaves
+    /// it running.
     boots: Option<JoinHandle<()>>,
     dir: PathBuf,
     /// Removed at the end.
@@ -157,20 +160,20 @@ impl World {
         files::raise_limit();
         let (dir, scratch) = place(&options)?;
         let cloud = Arc::new(Cloud::start(&options, &dir).await?);
-        World::stand(options, cloud, false, dir, scratch).await
+        World::stand(options, cloud, None, dir, scratch).await
     }
 
     /// Another management cluster, with its own operators, that shares this one's Azure. It is kept in the directory of
     /// its options, and must be stopped before this one.
     pub async fn beside(&self, options: Options) -> Result<World, Error> {
         let (dir, scratch) = place(&options)?;
-        World::stand(options, self.cloud.clone(), true, dir, scratch).await
+        World::stand(options, self.cloud.clone(), Some(self.names.clone()), dir, scratch).await
     }
 
     async fn stand(
         options: Options,
         cloud: Arc<Cloud>,
-        guest_of_azure: bool,
+        others: Option<ingress::Ingresses>,
         dir: PathBuf,
         scratch: Option<tempfile::TempDir>,
     ) -> Result<World, Error> {
@@ -208,6 +211,7 @@ impl World {
             served,
             around,
             tenants: management.gate.tenants.clone(),
+            machinery: management.machinery.clone(),
             clock: options.clock.clone(),
             random,
         };
@@ -218,21 +222,22 @@ impl World {
         let operators = Mutex::new(operators);
         let stop = CancellationToken::new();
         let watches = tokio::spawn(runtime.run(stop.clone()));
-        cloud.ingresses.add(&ingress);
+        let alone = others.is_none();
+        let names = others.unwrap_or_default();
+        names.add(ingress.clone());
         let machines = boot::Surroundings {
             azure: cloud.sim.world().clone(),
-            dial: Arc::new(cloud.ingresses.clone()),
+            dial: Arc::new(names.clone()),
             clock: options.clock.clone(),
             stages,
             seed: options.seed,
             dir: dir.clone(),
             patience: options.pace.patience(),
         };
-        // Whoever has Azure boots its machines, whichever cluster had them made.
-        let boots = (!guest_of_azure).then(|| tokio::spawn(boot::Boots::run(machines, stop.clone())));
+        let boots = alone.then(|| tokio::spawn(boot::Boots::run(machines, stop.clone())));
         Ok(World {
             cloud,
-            guest_of_azure,
+            names,
             management,
             ingress,
             ground,
@@ -315,13 +320,14 @@ impl World {
         self.operators.into_inner().stop().await;
         self.stop.cancel();
         let _ = self.watches.await;
+        self.names.remove(&self.ingress);
+        let owner = self.boots.is_some();
         if let Some(boots) = self.boots {
             let _ = boots.await;
         }
-        self.cloud.ingresses.remove(&self.ingress);
         self.ingress.close();
         self.management.stop().await;
-        if !self.guest_of_azure {
+        if owner {
             self.cloud.stop();
         }
     }
