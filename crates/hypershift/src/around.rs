@@ -52,6 +52,16 @@ pub struct Management {
     pub routes: bool,
 }
 
+/// Who keeps machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Machinery {
+    /// Our own controllers, in the place of Cluster API's and its provider's.
+    #[default]
+    Builtin,
+    /// Cluster API and its provider for Azure, out of the release.
+    External,
+}
+
 /// See the module.
 pub trait Surroundings: Send + Sync + 'static {
     /// The release that an image is. `pull_secret` is a docker configuration.
@@ -69,6 +79,10 @@ pub trait Surroundings: Send + Sync + 'static {
 
     /// Where the operator itself lives: trusted CAs are copied from there, `supported-versions` is written there.
     fn home(&self) -> String;
+
+    fn machinery(&self) -> Machinery {
+        Machinery::default()
+    }
 
     /// Networks (CIDRs) that routers of control planes must not reach.
     fn blocked(&self) -> Vec<String> {

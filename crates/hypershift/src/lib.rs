@@ -41,4 +41,4 @@ pub mod status;
 pub mod supported;
 pub mod validate;
 
-pub use around::{BootImage, Management, NoRelease, Payload, Surroundings};
+pub use around::{BootImage, Machinery, Management, NoRelease, Payload, Surroundings};

@@ -6,6 +6,7 @@ use apis::hypershift::HostedCluster;
 use control_plane::Materials;
 use control_plane::facts::Around;
 use control_plane::scope::Management;
+use hypershift::Machinery;
 use hypershift::inputs::{self, Data, Found, Given};
 use hypershift::plan::{self, Plan, project};
 use serde_json::{Value, json};
@@ -22,6 +23,11 @@ impl Materials for Nothing {
 
 /// Everything that is applied for a cluster.
 pub fn all(hc: Value) -> Vec<Value> {
+    with(hc, Machinery::Builtin)
+}
+
+/// The same, by whoever keeps machines.
+pub fn with(hc: Value, machinery: Machinery) -> Vec<Value> {
     let hc: HostedCluster = serde_json::from_value(hc).unwrap();
     let list = inputs::of(&hc);
     let mut found = Found::default();
@@ -52,6 +58,7 @@ pub fn all(hc: Value) -> Vec<Value> {
         endpoint: &json!({"host": "20.1.2.3", "port": 7443}),
         uid: Some(1234),
         machines: true,
+        machinery,
         materials: &Nothing,
     }
     .objects();
@@ -61,7 +68,10 @@ pub fn all(hc: Value) -> Vec<Value> {
 
 fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
     change(&mut hc);
-    let all = all(hc);
+    text(&all(hc))
+}
+
+fn text(all: &[Value]) -> String {
     let documents: Vec<String> = all.iter().map(|o| serde_saphyr::to_string(o).unwrap()).collect();
     documents.join("---\n")
 }
@@ -70,6 +80,16 @@ fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
 fn of_both_flavours() {
     testkit::golden!("self-managed.yaml", &render(samples::self_managed(), |_| {}));
     testkit::golden!("managed.yaml", &render(samples::managed(), |_| {}));
+}
+
+#[test]
+fn machines_may_be_kept_by_others() {
+    for (name, hc) in [("self-managed", samples::self_managed()), ("managed", samples::managed())] {
+        let (ours, theirs) =
+            (text(&with(hc.clone(), Machinery::Builtin)), text(&with(hc, Machinery::External)));
+        let diff = similar::TextDiff::from_lines(&ours, &theirs).unified_diff().context_radius(2).to_string();
+        testkit::golden!(&format!("{name}-machines-external.diff"), &diff);
+    }
 }
 
 /// What a change of the spec changes, as a diff.

@@ -3,6 +3,7 @@
 
 use crate::{objects, samples};
 use ek_auth::rbac::{Rule, uncovered};
+use hypershift::Machinery;
 use self_managed::install;
 use serde_json::Value;
 
@@ -26,8 +27,10 @@ fn operators_have_the_rights_they_give() {
     let installed = install::Args::of(&[]).unwrap().objects(&install::Inputs::default()).unwrap().resources;
     let own = rules(roles(&installed).next().unwrap());
     for hc in [samples::self_managed(), samples::managed()] {
-        for role in roles(&objects::all(hc)) {
-            covered("the operator", &own, role);
+        for machinery in [Machinery::Builtin, Machinery::External] {
+            for role in roles(&objects::with(hc.clone(), machinery)) {
+                covered("the operator", &own, role);
+            }
         }
     }
     let written = objects::all(samples::self_managed());

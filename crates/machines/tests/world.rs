@@ -219,6 +219,7 @@ impl World {
                 metrics: &metrics,
                 reach: self.ways.clone(),
                 clouds: self.ways.clone(),
+                tenants: operate::Tenants::all(),
                 namespace: None,
                 // Nobody learns anything from waiting.
                 options: Options {

@@ -48,16 +48,19 @@ impl Trouble {
 impl Azure {
     /// A client as this identity, with no token in hand: each begins with an exchange.
     pub fn client(&self, who: &Identity) -> Client {
+        self.client_with(Credential::new(self.source(who), self.options.timing.clone()))
+    }
+
+    /// Where its tokens come from.
+    pub fn source(&self, who: &Identity) -> Confidential {
         let timing = self.options.timing.clone();
-        let entra =
-            Entra { http: self.http.clone(), login: self.cloud.login.clone(), timing: timing.clone() };
-        let source = match who {
+        let entra = Entra { http: self.http.clone(), login: self.cloud.login.clone(), timing };
+        match who {
             Identity::Federated { tenant, client, file } => {
                 Confidential::new(entra, tenant, client, Proof::FederatedFile(file.clone()))
             }
             Identity::Mounted { file } => Confidential::msi_file(entra, file),
-        };
-        self.client_with(Credential::new(source, timing))
+        }
     }
 
     pub fn client_with(&self, credential: Credential) -> Client {

@@ -24,6 +24,7 @@
 //!
 //! This crate is part of the worlds: only the binary, benches and tests link it.
 
+pub mod approver;
 mod azure_side;
 mod identity;
 mod kms;

@@ -1,5 +1,7 @@
 //! Which upgrades may begin, and what is said of those that may not.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use self_managed::upgrade::{
     Budget, Demand, Facts, Guest, Known, Plan, Quota, Release, Room, Target, Verdict, Workload, candidates,
     plan, text,

@@ -2,6 +2,7 @@
 
 use crate::balancers::Balancers;
 use crate::gate::{self, ControlPlaneOperator, Gate};
+use crate::machinery::{Machinery, Machines};
 use crate::programs::Means;
 use crate::{Cloud, Options, backup, releases};
 use ek_engine::Engine;
@@ -50,6 +51,7 @@ pub(crate) struct Management {
     pub nodes: Nodes,
     pub guests: Guests,
     pub gate: Arc<Gate>,
+    pub machinery: Arc<Machinery>,
     balancers: Arc<Balancers>,
     engine: JoinHandle<()>,
 }
@@ -73,6 +75,9 @@ impl Management {
         let gate = Gate::new();
         let operator = Arc::new(ControlPlaneOperator(gate.clone()));
         with.programs.register_where(OURS, gate::serves("control-plane-operator"), operator);
+        let machinery = Machinery::new(cloud.azure());
+        let machines = Arc::new(Machines(machinery.clone()));
+        with.programs.register_where(OURS, gate::serves("machines"), machines);
         let uploads = Arc::new(backup::EtcdBackup::new(cloud));
         with.programs.register_where(OURS, gate::serves("etcd-backup"), uploads);
         let nodes = Nodes::new(server.host(), with);
@@ -89,7 +94,7 @@ impl Management {
         for n in 1..=options.nodes_per_zone * ZONES {
             nodes.add_node(NAME, &format!("node-{n}"), node(n)).await?;
         }
-        Ok(Management { server, nodes, guests, gate, balancers, engine })
+        Ok(Management { server, nodes, guests, gate, machinery, balancers, engine })
     }
 
     pub(crate) async fn stop(self) {

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::net::TcpStream;
@@ -31,9 +32,24 @@ pub enum Error {
     Client { path: String, source: Box<kube::Error> },
 }
 
-/// Dials names as the pod sees them.
+/// Dials names as somebody sees them.
 #[derive(Clone)]
-struct Names(ProgramContext);
+pub struct Names(Arc<dyn Fn(&str, u16) -> Option<SocketAddr> + Send + Sync>);
+
+impl Names {
+    pub fn by(resolve: impl Fn(&str, u16) -> Option<SocketAddr> + Send + Sync + 'static) -> Names {
+        Names(Arc::new(resolve))
+    }
+
+    /// As a pod does.
+    fn of(ctx: &ProgramContext) -> Names {
+        let ctx = ctx.clone();
+        Names::by(move |host, port| match host {
+            "localhost" | "127.0.0.1" => ctx.local(port),
+            _ => ctx.resolve(host, port),
+        })
+    }
+}
 
 impl Service<Uri> for Names {
     type Response = TokioIo<TcpStream>;
@@ -45,13 +61,10 @@ impl Service<Uri> for Names {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let ctx = self.0.clone();
+        let resolve = self.0.clone();
         Box::pin(async move {
             let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443));
-            let found = match host {
-                "localhost" | "127.0.0.1" => ctx.local(port),
-                _ => ctx.resolve(host, port),
-            };
+            let found = resolve(host, port);
             let nobody = || {
                 io::Error::new(io::ErrorKind::HostUnreachable, format!("no ready endpoint of {host}:{port}"))
             };
@@ -103,9 +116,15 @@ pub async fn client(ctx: &ProgramContext, path: &str) -> Result<kube::Client, Er
     let text = text.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let bad = |e| Error::Kubeconfig { path: path.to_owned(), source: Box::new(e) };
     let file = Kubeconfig::from_yaml(&text).map_err(bad)?;
+    by_names(Names::of(ctx), file, path).await
+}
+
+/// A client by a kubeconfig, whose names somebody else resolves. `path` is where it came from, for people.
+pub async fn by_names(names: Names, file: Kubeconfig, path: &str) -> Result<kube::Client, Error> {
+    let bad = |e| Error::Kubeconfig { path: path.to_owned(), source: Box::new(e) };
     let config =
         kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(bad)?;
-    through(config, Names(ctx.clone()), path)
+    through(config, names, path)
 }
 
 fn through<C>(config: kube::Config, connector: C, of: &str) -> Result<kube::Client, Error>

@@ -70,7 +70,7 @@ impl Program for ControlPlaneOperator {
 }
 
 /// From `--health-address=0.0.0.0:6060`.
-fn health_port(ctx: &ProgramContext) -> u16 {
+pub(crate) fn health_port(ctx: &ProgramContext) -> u16 {
     let words = ctx.command().iter().chain(ctx.args());
     let mut addresses = words.filter_map(|w| w.strip_prefix("--health-address="));
     addresses.find_map(|a| a.rsplit(':').next()?.parse().ok()).unwrap_or(6060)

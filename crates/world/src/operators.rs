@@ -1,17 +1,22 @@
-//! Both operators, as one process would run them: stopped in order, killed, and started again.
+//! All operators, as one process would run them: stopped in order, killed, and started again.
 //!
 //! They are given a client of their own, so that whoever tests can stand between them and the API, and they can be run
 //! against any cluster: nothing here knows an embedded one.
 
 use crate::Around;
+use crate::machinery::{Machinery, Ways};
 use clock::{Random, SharedClock};
 use control_plane::operate::{self, Tenants};
+use jiff::SignedDuration;
 use kube::Client;
-use reconcile::{Drained, Handle, Metrics, Runtime};
+use reconcile::{Drained, Handle, Metrics, Options, Runtime};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+/// How often machines that are ready are looked for in Azure: a world is watched by people who are not patient.
+const LOOK: SignedDuration = SignedDuration::from_secs(10);
 
 /// What operators stand on, and what outlives them.
 #[derive(Clone)]
@@ -21,6 +26,8 @@ pub struct Ground {
     pub around: Arc<Around>,
     /// Whose control planes are served.
     pub tenants: Arc<Tenants>,
+    /// Whose machines are kept, and how they reach Azure and guests.
+    pub(crate) machinery: Arc<Machinery>,
     pub clock: SharedClock,
     pub random: Random,
 }
@@ -31,6 +38,10 @@ pub struct Operators {
     pub clusters: Handle,
     /// Of control planes.
     pub planes: Handle,
+    /// Of NodePools.
+    pub pools: Option<Handle>,
+    /// Of machines.
+    pub machines: machines::operate::Handles,
     pub metrics: Metrics,
     stop: CancellationToken,
     running: Option<JoinHandle<Drained>>,
@@ -51,7 +62,7 @@ impl Operators {
     fn set_up(ground: &Ground, client: &Client) -> (Operators, Runtime) {
         let metrics = Metrics::default();
         let mut runtime = Runtime::new(ground.clock.clone(), &metrics);
-        let (clusters, _) = hypershift::operate::start(
+        let (clusters, operator) = hypershift::operate::start(
             &mut runtime,
             client,
             ground.served.clone(),
@@ -71,8 +82,25 @@ impl Operators {
             only: operate::Only::default(),
         };
         let planes = operate::start(&mut runtime, client, setup);
+        let ways = Arc::new(Ways(ground.machinery.clone()));
+        let machines = machines::operate::start(
+            &mut runtime,
+            client,
+            machines::operate::Setup {
+                clock: ground.clock.clone(),
+                random: &ground.random,
+                metrics: &metrics,
+                reach: ways.clone(),
+                clouds: ways,
+                tenants: ground.machinery.tenants.clone(),
+                namespace: None,
+                options: Options::default(),
+                look: LOOK,
+            },
+        );
         let stop = CancellationToken::new();
-        (Operators { clusters, planes, metrics, stop, running: None }, runtime)
+        let pools = operator.node_pools().cloned();
+        (Operators { clusters, planes, pools, machines, metrics, stop, running: None }, runtime)
     }
 
     /// Ends what has begun, and begins nothing.

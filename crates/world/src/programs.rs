@@ -36,6 +36,7 @@ impl Means {
         let ignition = Arc::new(IgnitionServer(self.clone()));
         programs.register_where(ours, crate::gate::serves("ignition-server"), ignition);
         programs.register_where(&image("haproxy-router"), crate::ignition::is_proxy, Arc::new(IgnitionProxy));
+        programs.register(&image("cluster-machine-approver"), MachineApprover(self.clone()));
         programs.register(&image("cluster-version-operator"), VersionOperator(self.clone()));
     }
 }
@@ -178,6 +179,46 @@ impl Program for VersionOperator {
                 metrics: Metrics::default(),
             };
             let _ = cluster_version::run(around, ctx.stopping().clone()).await;
+            0
+        })
+    }
+}
+
+/// `machine-approver`.
+struct MachineApprover(Means);
+
+/// The value of `--name=value`, as manifests write it. The real program has more flags than a stand-in has uses for.
+fn flag(ctx: &ProgramContext, name: &str) -> Option<String> {
+    let words = ctx.command().iter().chain(ctx.args());
+    words.filter_map(|w| w.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('=')).next().map(str::to_owned)
+}
+
+impl Program for MachineApprover {
+    fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
+        let means = self.0.clone();
+        Box::pin(async move {
+            let named = (flag(&ctx, "machine-namespace"), flag(&ctx, "workload-cluster-kubeconfig"));
+            let (Some(namespace), Some(kubeconfig)) = named else {
+                return failed(&ctx, &"--machine-namespace=… and --workload-cluster-kubeconfig=… are needed");
+            };
+            let guest = match dial::client(&ctx, &kubeconfig).await {
+                Ok(c) => c,
+                Err(e) => return failed(&ctx, &chain(&e)),
+            };
+            ctx.log(format!("approving nodes of Machines in {namespace}"));
+            let metrics = Metrics::default();
+            let mut runtime = reconcile::Runtime::new(means.clock.clone(), &metrics);
+            let log = ctx.clone();
+            let setup = operands::approver::Setup {
+                management: ctx.client(),
+                namespace,
+                guest,
+                clock: means.clock,
+                metrics,
+                say: Arc::new(move |line| log.log(line)),
+            };
+            operands::approver::start(&mut runtime, setup);
+            runtime.run(ctx.stopping().clone()).await;
             0
         })
     }

@@ -10,6 +10,7 @@ mod kit;
 mod kms;
 mod lasting;
 mod life;
+mod nodepools;
 mod plane;
 mod refused;
 mod remains;

@@ -451,6 +451,7 @@ mod tests {
             "hosted-cluster-config-operator",
             "hypershift-operator",
             "kas-connection-checker",
+            "machines",
             "token-minter",
         ];
         assert_eq!(seen, expected.map(str::to_owned).into());

@@ -1,6 +1,7 @@
 //! The smaller steps of a pass: ids, pause, what is made once, what goes back.
 
 use super::{Look, Operator, bound};
+use crate::around::Machinery;
 use crate::inputs::{self, Data, Purpose, Sort};
 use crate::plan::{belong, copies, project};
 use crate::status;
@@ -226,6 +227,21 @@ impl Operator {
             Err(kube::Error::Api(s)) if s.code == 404 => Ok(()),
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Two must not keep the same machines: where ours do, Cluster API's manager goes, with its rights.
+    pub(super) async fn hand_over(&self, look: &Look) -> Result<(), Failure> {
+        const OTHER: &str = "cluster-api";
+        let Some(w) = self.views.deployments.get(&look.namespace, OTHER) else { return Ok(()) };
+        if self.around.machinery() == Machinery::External {
+            return Ok(());
+        }
+        let at = kinds::DEPLOYMENT.at(&look.namespace, OTHER);
+        self.applier.remove_finalizer(&at, &w.object, finalizer::COMPONENT).await?;
+        for kind in [kinds::DEPLOYMENT].into_iter().chain(kinds::ACCESS) {
+            self.applier.delete(&kind.at(&look.namespace, OTHER)).await?;
+        }
+        Ok(())
     }
 
     /// Nobody else keeps this infrastructure: it is ready when it is described.

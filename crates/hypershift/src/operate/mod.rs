@@ -335,6 +335,7 @@ impl Operator {
             endpoint: &status["controlPlaneEndpoint"],
             uid,
             machines,
+            machinery: self.around.machinery(),
             materials: &materials,
         }
         .objects();
@@ -370,6 +371,7 @@ impl Operator {
     async fn tidy(&self, look: &Look, kept: &[ObjectRef]) -> Result<(), Failure> {
         self.prune_copies(look, kept).await?;
         self.mark_originals(look).await?;
+        self.hand_over(look).await?;
         self.azure_ready(look).await
     }
 

@@ -17,6 +17,7 @@ pub mod namespace;
 pub mod operators;
 pub mod project;
 
+use crate::around::Machinery;
 use crate::inputs::{Found, Given, Input};
 use crate::naming;
 use apis::hypershift::{HostedCluster, HostedControlPlane};
@@ -78,6 +79,7 @@ pub struct Plan<'a> {
     pub uid: Option<i64>,
     /// Whether machines can be managed: the guest's API answers, or did.
     pub machines: bool,
+    pub machinery: Machinery,
     pub materials: &'a dyn Materials,
 }
 
@@ -99,7 +101,7 @@ impl Plan<'_> {
         add(operators::operator(hc, scope, self.materials));
         let wanted = naming::annotation(hc, annotation::DISABLE_MACHINE_MANAGEMENT).is_none();
         if wanted && self.machines {
-            add(operators::machines(hc, scope, self.materials));
+            add(operators::machines(hc, scope, self.machinery, self.materials));
         }
         out
     }

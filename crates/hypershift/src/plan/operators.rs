@@ -1,7 +1,8 @@
-//! The three Deployments that this operator writes itself: the operator of the control plane, and Cluster API with its
-//! provider for Azure. They are components like the others; only who applies them differs.
+//! The Deployments that this operator writes itself: the operator of the control plane, and who keeps machines: our own
+//! controllers, or Cluster API with its provider for Azure. They are components like the others; only who applies them differs.
 
 use super::belong;
+use crate::around::Machinery;
 use crate::naming;
 use apis::hypershift::HostedCluster;
 use apis::names::{annotation, finalizer};
@@ -54,6 +55,10 @@ static PROVIDER: Component = Component {
     }),
     ..PLAIN
 };
+
+/// The same in one, by ourselves: it stands in the provider's place, with the provider's identity.
+static BUILTIN: Component =
+    Component { workload: asset!("machines"), objects: Some(asset!("machines.objects")), ..PROVIDER };
 
 /// Both must outlive the machines they take away, whoever deletes what.
 fn keep_for_machines(_: &Scope, workload: &mut Value) {
@@ -152,11 +157,20 @@ pub fn operator(hc: &HostedCluster, scope: &Scope, materials: &dyn Materials) ->
     Ok(rendered.objects.into_iter().map(|o| belong(hc, o)).collect())
 }
 
-/// Cluster API and its provider.
-pub fn machines(hc: &HostedCluster, scope: &Scope, materials: &dyn Materials) -> Result<Vec<Value>, Error> {
+/// Cluster API and its provider, or we in their place.
+pub fn machines(
+    hc: &HostedCluster,
+    scope: &Scope,
+    machinery: Machinery,
+    materials: &dyn Materials,
+) -> Result<Vec<Value>, Error> {
     let scope = chosen(hc, scope);
     let mut all = Vec::new();
-    for component in [&MACHINES, &PROVIDER] {
+    let components: &[&Component] = match machinery {
+        Machinery::Builtin => &[&BUILTIN],
+        Machinery::External => &[&MACHINES, &PROVIDER],
+    };
+    for component in components {
         let rendered = render::one(&scope, component, materials)?;
         all.extend(rendered.objects.into_iter().map(|o| belong(hc, o)));
     }

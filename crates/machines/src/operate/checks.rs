@@ -33,8 +33,7 @@ impl Checks {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.checks.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.is_stale(&seen) || shared.views.paused(&seen) || seen.metadata.deletion_timestamp.is_some()
-        {
+        if shared.is_stale(&seen) || shared.rests(&seen) || seen.metadata.deletion_timestamp.is_some() {
             return Ok(Outcome::Done);
         }
         let spec: MachineHealthCheckSpec = typed(&seen, "spec")?;

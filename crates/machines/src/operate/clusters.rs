@@ -32,7 +32,7 @@ impl Clusters {
             return Ok(Outcome::Done);
         };
         let at = kinds::CLUSTER.at(ns, n);
-        if shared.is_stale(&seen) || seen.data["spec"]["paused"] == true {
+        if shared.is_stale(&seen) || seen.data["spec"]["paused"] == true || !shared.tenants.serves(ns) {
             return Ok(Outcome::Done);
         }
         if seen.metadata.deletion_timestamp.is_some() {

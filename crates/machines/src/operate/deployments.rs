@@ -62,7 +62,7 @@ impl Deployments {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.deployments.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.is_stale(&seen) || shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.rests(&seen) {
             return Ok(Outcome::Done);
         }
         let at = kinds::DEPLOYMENT.at(ns, n);

@@ -48,7 +48,7 @@ impl Machines {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.machines.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.is_stale(&seen) || shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.rests(&seen) {
             return Ok(Outcome::Done);
         }
         let spec: MachineSpec = typed(&seen, "spec")?;

@@ -10,10 +10,12 @@ mod index;
 mod machines;
 mod secrets;
 mod sets;
+mod tenants;
 mod views;
 mod watches;
 mod write;
 
+pub use tenants::Tenants;
 pub use views::Views;
 pub use watches::{Handles, Setup, start};
 pub use write::MANAGER;
@@ -42,6 +44,7 @@ pub struct Shared {
     random: Random,
     guests: Guests,
     clouds: Arc<dyn Clouds>,
+    tenants: Arc<Tenants>,
     /// By identity, with the version that they were made from.
     clients: Mutex<HashMap<Place, (String, ::azure::Client)>>,
     offers: azure::Offers,
@@ -75,6 +78,11 @@ impl Shared {
             }
             None => false,
         }
+    }
+
+    /// Whether an object is to be left alone: by somebody's wish, or because nobody keeps this namespace.
+    fn rests(&self, o: &DynamicObject) -> bool {
+        !self.tenants.serves(views::namespace(o)) || self.views.paused(o)
     }
 
     fn wrote(&self, live: &DynamicObject) {

@@ -52,7 +52,7 @@ impl Sets {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.sets.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.is_stale(&seen) || shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.rests(&seen) {
             return Ok(Outcome::Done);
         }
         let at = kinds::SET.at(ns, n);

@@ -8,6 +8,7 @@ use super::guests::{Guests, Wakes};
 use super::machines::Machines;
 use super::secrets::Secrets;
 use super::sets::Sets;
+use super::tenants::Tenants;
 use super::views::{Views, cluster_of, namespace};
 use super::write::Writer;
 use super::{MANAGER, Shared};
@@ -28,6 +29,8 @@ pub struct Setup<'a> {
     pub metrics: &'a Metrics,
     pub reach: Arc<dyn Reach>,
     pub clouds: Arc<dyn Clouds>,
+    /// Whose machines are kept.
+    pub tenants: Arc<Tenants>,
     /// The only namespace that is watched; all if not given.
     pub namespace: Option<String>,
     pub options: Options,
@@ -48,7 +51,7 @@ pub struct Handles {
 
 /// Sets all controllers up in a runtime, and everything they watch.
 pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handles {
-    let Setup { clock, random, metrics, reach, clouds, namespace: only, options, look } = setup;
+    let Setup { clock, random, metrics, reach, clouds, tenants, namespace: only, options, look } = setup;
     let known = Kinds::builtin().with(kinds::ALL);
     // Nothing is applied: statuses and finalizers need no ledger, but an applier needs one.
     let applier =
@@ -62,6 +65,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         clock,
         random: random.clone(),
         clouds,
+        tenants,
         clients: Mutex::default(),
         offers: Offers::default(),
         census: Census::default(),
@@ -80,6 +84,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         checks: runtime.controller(Arc::new(Checks(shared.clone())), options),
         azure_machines: runtime.controller(Arc::new(AzureMachines(shared.clone())), many),
     };
+    shared.tenants.attach(&handles, &shared.views);
     let wakes = Wakes { machines: handles.machines.clone(), checks: handles.checks.clone() };
     let _ = shared.guests.wakes.set(wakes);
     let watching = Watching { client, only, shared: &shared, handles: &handles };

@@ -72,6 +72,10 @@ pub struct Args {
     /// Which platforms' machines to install definitions for (comma-separated); all by default
     #[arg(long, global = true, value_name = "PLATFORM", value_delimiter = ',')]
     pub limit_crd_install: Vec<String>,
+    /// Who keeps machines of clusters: builtin (this operator's own controllers), or external (Cluster API and its provider, out
+    /// of the release)
+    #[arg(long, global = true, value_name = "WHO", default_value = "builtin", value_parser = ["builtin", "external"])]
+    pub machines: String,
     /// Features beyond the usual; rendered for the operator, which does not act on it yet
     #[arg(long, global = true)]
     pub tech_preview_no_upgrade: bool,

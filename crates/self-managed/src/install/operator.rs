@@ -47,6 +47,9 @@ impl Args {
         if !self.hcp_egress_block_cidrs.is_empty() {
             args.push(format!("--hcp-egress-block-cidrs={}", self.hcp_egress_block_cidrs.join(",")));
         }
+        if self.machines != "builtin" {
+            args.push(format!("--machines={}", self.machines));
+        }
         if !self.registry_overrides.is_empty() {
             let pairs: Vec<String> =
                 self.registry_overrides.iter().map(|(a, b)| format!("{a}={b}")).collect();

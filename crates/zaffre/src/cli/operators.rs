@@ -80,6 +80,13 @@ pub struct ControlPlaneOperatorArgs {
     pub operator: Operator,
 }
 
+/// Who keeps machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Machinery {
+    Builtin,
+    External,
+}
+
 #[derive(Debug, Args)]
 pub struct HypershiftOperatorArgs {
     /// Where this operator lives: its Lease is there, and what it says of itself
@@ -109,6 +116,9 @@ pub struct HypershiftOperatorArgs {
         action = clap::ArgAction::Set
     )]
     pub enable_scoping: bool,
+    /// Who keeps machines: builtin (zaffre serve machines), or external (Cluster API and its provider, out of the release)
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Machinery::Builtin)]
+    pub machines: Machinery,
     #[command(flatten)]
     pub operator: Operator,
 }

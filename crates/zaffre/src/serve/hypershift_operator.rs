@@ -1,7 +1,7 @@
 //! `zaffre serve hypershift-operator`: the HostedClusters of a management cluster.
 
 use super::ground::{self, Ground, Post, Registry};
-use crate::cli::operators::HypershiftOperatorArgs;
+use crate::cli::operators::{self, HypershiftOperatorArgs};
 use crate::reach::{self, Otherwise};
 use anyhow::Context;
 use apis::hypershift::HostedCluster;
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use hypershift::operate::{self, Setup, Shard};
 use hypershift::preflight::Preflight;
 use hypershift::preflight::azure::Arm;
-use hypershift::{Management, NoRelease, Payload, Surroundings};
+use hypershift::{Machinery, Management, NoRelease, Payload, Surroundings};
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::{Api, Client};
 use reconcile::{Metrics, Options, Runtime, chain};
@@ -68,6 +68,7 @@ struct Outside {
     home: String,
     blocked: Vec<String>,
     preflight: Option<Arc<dyn Preflight>>,
+    machinery: Machinery,
 }
 
 impl Outside {
@@ -94,6 +95,10 @@ impl Outside {
                 list => list,
             },
             preflight: account.map(|a| Arc::new(Arm::new(a)) as Arc<dyn Preflight>),
+            machinery: match args.machines {
+                operators::Machinery::Builtin => Machinery::Builtin,
+                operators::Machinery::External => Machinery::External,
+            },
         })
     }
 }
@@ -139,6 +144,10 @@ impl Surroundings for Outside {
 
     fn home(&self) -> String {
         self.home.clone()
+    }
+
+    fn machinery(&self) -> Machinery {
+        self.machinery
     }
 
     fn blocked(&self) -> Vec<String> {

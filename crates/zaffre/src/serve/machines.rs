@@ -45,6 +45,7 @@ pub async fn run(args: MachinesArgs) -> anyhow::Result<()> {
             metrics: &metrics,
             reach: Arc::new(BySecret(client.clone())),
             clouds,
+            tenants: operate::Tenants::all(),
             namespace: args.namespace.clone(),
             options: Options::default(),
             look: SignedDuration::from_secs(args.look),

@@ -77,7 +77,7 @@ impl AzureMachines {
         let (ns, n) = split(key);
         let shared = &self.0;
         let Some(seen) = shared.views.azure_machines.get(ns, n) else { return Ok(Outcome::Done) };
-        if shared.is_stale(&seen) || shared.views.paused(&seen) {
+        if shared.is_stale(&seen) || shared.rests(&seen) {
             return Ok(Outcome::Done);
         }
         let scope = self.scope(&seen);
