@@ -7,6 +7,7 @@
 //!
 //! * [`facts`]: what the management cluster says; [`plan`]: what the guest should have, purely.
 //! * [`operate`]: the controller between two clusters.
+//! * [`nodes`]: nodes as their Machines want them, drains, upgrades in place.
 //! * [`definitions`]: kinds, and the first rights; [`probe`]: who serves OpenShift's kinds.
 //! * [`checker`]: the one program that runs in the guest; [`args`]: flags.
 //!
@@ -20,6 +21,7 @@ pub mod checker;
 pub mod definitions;
 pub mod facts;
 pub mod kinds;
+pub mod nodes;
 pub mod operate;
 pub mod plan;
 pub mod probe;

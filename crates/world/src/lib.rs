@@ -52,7 +52,7 @@ pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
 pub use landing::{Flavour, Landing};
-pub use operators::{Ground, Operators};
+pub use operators::{Ground, Keeping, Operators};
 
 use clock::{Random, SharedClock};
 use cluster::Management;
@@ -211,7 +211,7 @@ impl World {
             served,
             around,
             tenants: management.gate.tenants.clone(),
-            machinery: management.machinery.clone(),
+            machines: Some(machinery::keeping(&management.machinery)),
             clock: options.clock.clone(),
             random,
         };

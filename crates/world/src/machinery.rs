@@ -90,7 +90,13 @@ impl Program for Machines {
 }
 
 /// The ways out, by whichever pod keeps the machines of a namespace now.
-pub(crate) struct Ways(pub(crate) Arc<Machinery>);
+struct Ways(Arc<Machinery>);
+
+/// For the operators.
+pub(crate) fn keeping(machinery: &Arc<Machinery>) -> crate::Keeping {
+    let ways = Arc::new(Ways(machinery.clone()));
+    crate::Keeping { tenants: machinery.tenants.clone(), reach: ways.clone(), clouds: ways }
+}
 
 fn no_pod(namespace: &str) -> Unreachable {
     Unreachable(format!("no pod capi-provider runs in {namespace}"))

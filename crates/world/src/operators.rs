@@ -4,7 +4,6 @@
 //! against any cluster: nothing here knows an embedded one.
 
 use crate::Around;
-use crate::machinery::{Machinery, Ways};
 use clock::{Random, SharedClock};
 use control_plane::operate::{self, Tenants};
 use jiff::SignedDuration;
@@ -26,10 +25,18 @@ pub struct Ground {
     pub around: Arc<Around>,
     /// Whose control planes are served.
     pub tenants: Arc<Tenants>,
-    /// Whose machines are kept, and how they reach Azure and guests.
-    pub(crate) machinery: Arc<Machinery>,
+    /// Nothing: somebody else keeps machines.
+    pub machines: Option<Keeping>,
     pub clock: SharedClock,
     pub random: Random,
+}
+
+/// Whose machines are kept, and how guests and Azure are reached for it.
+#[derive(Clone)]
+pub struct Keeping {
+    pub tenants: Arc<machines::operate::Tenants>,
+    pub reach: Arc<dyn machines::Reach>,
+    pub clouds: Arc<dyn machines::Clouds>,
 }
 
 /// Operators that run.
@@ -41,7 +48,7 @@ pub struct Operators {
     /// Of NodePools.
     pub pools: Option<Handle>,
     /// Of machines.
-    pub machines: machines::operate::Handles,
+    pub machines: Option<machines::operate::Handles>,
     pub metrics: Metrics,
     stop: CancellationToken,
     running: Option<JoinHandle<Drained>>,
@@ -82,22 +89,20 @@ impl Operators {
             only: operate::Only::default(),
         };
         let planes = operate::start(&mut runtime, client, setup);
-        let ways = Arc::new(Ways(ground.machinery.clone()));
-        let machines = machines::operate::start(
-            &mut runtime,
-            client,
-            machines::operate::Setup {
+        let machines = ground.machines.clone().map(|keeping| {
+            let setup = machines::operate::Setup {
                 clock: ground.clock.clone(),
                 random: &ground.random,
                 metrics: &metrics,
-                reach: ways.clone(),
-                clouds: ways,
-                tenants: ground.machinery.tenants.clone(),
+                reach: keeping.reach,
+                clouds: keeping.clouds,
+                tenants: keeping.tenants,
                 namespace: None,
                 options: Options::default(),
                 look: LOOK,
-            },
-        );
+            };
+            machines::operate::start(&mut runtime, client, setup)
+        });
         let stop = CancellationToken::new();
         let pools = operator.node_pools().cloned();
         (Operators { clusters, planes, pools, machines, metrics, stop, running: None }, runtime)

@@ -190,7 +190,10 @@ struct MachineApprover(Means);
 /// The value of `--name=value`, as manifests write it. The real program has more flags than a stand-in has uses for.
 fn flag(ctx: &ProgramContext, name: &str) -> Option<String> {
     let words = ctx.command().iter().chain(ctx.args());
-    words.filter_map(|w| w.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('=')).next().map(str::to_owned)
+    words
+        .filter_map(|w| w.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('='))
+        .next()
+        .map(str::to_owned)
 }
 
 impl Program for MachineApprover {

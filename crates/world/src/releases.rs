@@ -86,11 +86,18 @@ pub fn payload(registry: &str, version: &str) -> Payload {
     }
 }
 
+/// Images that this Azure's marketplace has.
 fn boot(minor: u32) -> BootImages {
-    let image = |generation: &str| json!({"publisher": "azureopenshift", "offer": "aro4", "sku": format!("4{minor}-{generation}"), "version": format!("4{minor}.96.20250701")});
-    let of = json!({"rhel-coreos-extensions": {"marketplace": {"azure": {"no-purchase-plan":
-        {"hyperVGen1": image("v1"), "hyperVGen2": image("v2")}}}}});
-    let stream = json!({"architectures": {"x86_64": of}});
+    let version = match minor {
+        ..=19 => "419.6.20250523",
+        20 => "9.6.20251015",
+        _ => "9.6.20260301",
+    };
+    let image =
+        |sku: String| json!({"publisher": "azureopenshift", "offer": "aro4", "sku": sku, "version": version});
+    let of = |sku: String| json!({"rhel-coreos-extensions": {"marketplace": {"azure": {"no-purchase-plan": {"hyperVGen2": image(sku)}}}}});
+    let stream = json!({"architectures": {
+        "x86_64": of(format!("4{minor}-v2")), "aarch64": of(format!("aro_4{minor}-arm"))}});
     let map = json!({"data": {"stream": stream.to_string()}});
     // Written three lines above, so it can be read.
     BootImages::read(map.to_string().as_bytes()).unwrap_or_default()

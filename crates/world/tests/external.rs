@@ -100,7 +100,7 @@ async fn walk(config: &str, cloud: &Cloud, dir: &Path) -> Reached {
     );
     let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
     let around = Arc::new(around);
-    let ground = Ground { served, around, tenants: Tenants::all(), clock, random };
+    let ground = Ground { served, around, tenants: Tenants::all(), machines: None, clock, random };
     let operators = Operators::start(&ground, &client);
     let landing = Landing::make(cloud, dir, "outside", Flavour::Workload).await.unwrap();
     let outside = Sample::of(&landing, "outside", cloud.release("4.19.3").unwrap());

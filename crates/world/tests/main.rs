@@ -12,6 +12,7 @@ mod lasting;
 mod life;
 mod nodepools;
 mod plane;
+mod pools;
 mod refused;
 mod remains;
 mod tools;

@@ -79,7 +79,9 @@ async fn vm(kit: &Kit, name: &str, user_data: &str) -> (ResourceId, tokio::task:
 async fn up(kit: &Kit, id: &ResourceId, made: tokio::task::JoinHandle<()>) {
     match tokio::time::timeout(DEADLINE, made).await {
         Ok(made) => made.unwrap(),
-        Err(_) => panic!("{id} does not come up: {:?}", kit.world.cloud().sim.world().boot_log(&id.to_string())),
+        Err(_) => {
+            panic!("{id} does not come up: {:?}", kit.world.cloud().sim.world().boot_log(&id.to_string()))
+        }
     }
 }
 
@@ -101,7 +103,8 @@ async fn machine(kit: &Kit, name: &str, vm: &ResourceId) {
 
 async fn node(guest: &kube::Client, name: &str, what: impl Fn(&Node) -> bool) -> Node {
     let api: Api<Node> = Api::all(guest.clone());
-    let wait = kube::runtime::wait::await_condition(api.clone(), name, |n: Option<&Node>| n.is_some_and(&what));
+    let wait =
+        kube::runtime::wait::await_condition(api.clone(), name, |n: Option<&Node>| n.is_some_and(&what));
     match tokio::time::timeout(DEADLINE, wait).await {
         Ok(found) => found.unwrap().unwrap(),
         Err(_) => panic!("node {name} is {:?}", api.get_opt(name).await.unwrap()),
@@ -155,7 +158,7 @@ async fn machines_fetch_their_config_join_run_pods_and_are_missed_when_they_die(
         let n = node(&guest, name, |n| ready(n, "True")).await;
         assert_eq!(n.spec.unwrap().provider_id, Some(format!("azure://{id}")));
         let info = n.status.unwrap().node_info.unwrap();
-        assert_eq!(info.kubelet_version, "v1.32.5", "as the release says");
+        assert_eq!(info.kubelet_version, "v1.32.6", "as the release says");
         assert!(info.os_image.contains("4.19.3"), "{}", info.os_image);
         let marks = n.metadata.annotations.unwrap();
         assert_eq!(marks["machineconfiguration.openshift.io/currentConfig"], "1a2b3c4d");

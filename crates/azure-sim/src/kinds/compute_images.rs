@@ -117,6 +117,8 @@ pub const MARKET: &[Image] = &[
     Image { sku: "419-v2", versions: &["419.6.20250523"], ..ARO },
     Image { sku: "420-v2", versions: &["9.6.20250523", "9.6.20251015"], ..ARO },
     Image { sku: "aro_420-arm", versions: &["9.6.20251015"], arm: true, ..ARO },
+    Image { sku: "421-v2", versions: &["9.6.20260301"], ..ARO },
+    Image { sku: "aro_421-arm", versions: &["9.6.20260301"], arm: true, ..ARO },
 ];
 
 impl Image {

@@ -26,6 +26,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -186,6 +187,8 @@ pub struct ExternalOptions {
     pub events: Events,
     /// Whether it asks for a certificate to serve with; nothing here is served with it.
     pub serving: Option<ServingRequest>,
+    /// Told of every pod that is to run here, and of what changes about it.
+    pub heard: Option<Arc<dyn Fn(&Value) + Send + Sync>>,
 }
 
 impl ExternalOptions {
@@ -197,6 +200,7 @@ impl ExternalOptions {
             heartbeat: Duration::from_secs(10),
             events: Events::All,
             serving: None,
+            heard: None,
         }
     }
 }
@@ -301,6 +305,9 @@ impl ExternalNode {
         match event {
             watcher::Event::Apply(p) | watcher::Event::InitApply(p) => {
                 let Ok(pod) = serde_json::to_value(&p) else { return };
+                if let Some(heard) = &self.options.heard {
+                    heard(&pod);
+                }
                 let key = format!("{}/{}", object::namespace(&pod), object::name(&pod));
                 let ip = pod["status"]["podIP"].as_str().and_then(|ip| ip.parse().ok());
                 if let Some(ip) = ip {

@@ -41,6 +41,7 @@ fn ready(o: &DynamicObject) -> Option<Node> {
 /// Sets an instance up in a runtime: its controller, and everything it watches.
 pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
     let Around { management, guest, told, backends, clock, random, metrics } = around;
+    let node_clock = clock.clone();
     let ledger = Ledger::new(MANAGER, &random);
     let applier = Applier::new(guest.clone(), kinds::shared(), ledger.clone()).with_metrics(&metrics);
     let (planes, versions) = (View::whole(), View::whole());
@@ -70,6 +71,7 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
         random,
         handle: OnceLock::new(),
     });
+    let feeds = crate::nodes::set_up(runtime, &management, &guest, &told.namespace, &node_clock);
     let backoff = Backoff { first: Duration::from_millis(250), last: Duration::from_secs(10) };
     let handle = runtime.controller(operator.clone(), Options { workers: 6, backoff, ..Options::default() });
     let _ = operator.handle.set(handle.clone());
@@ -86,7 +88,8 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
         }
     };
     let here = |kind: &Kind| Watch::whole(&management, kind).namespace(&told.namespace);
-    runtime.watch(here(&Kind::of::<Secret>()).into_sink(secrets).wakes(handle.keys(given)));
+    let given_secrets = here(&Kind::of::<Secret>()).into_sink(secrets).wakes(handle.keys(given));
+    runtime.watch(given_secrets.wakes(feeds.on_secrets));
     runtime.watch(here(&Kind::of::<ConfigMap>()).into_sink(config_maps).wakes(handle.keys(given)));
     for kind in watched() {
         let ours =
@@ -96,6 +99,7 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
     let version = Watch::whole(&guest, &kinds::CLUSTER_VERSION).name("version").optional();
     runtime.watch(version.into_sink(versions).wakes(handle.keys(|_, keys| keys.push(REPORT))));
     let nodes_watch = Watch::whole(&guest, &Kind::of_cluster::<NodeKind>()).into_sink(nodes);
+    let nodes_watch = nodes_watch.into_sink(feeds.nodes).wakes(feeds.on_nodes);
     runtime.watch(nodes_watch.wakes(handle.keys(|_, keys| {
         keys.push(CONNECTION);
         keys.push(REPORT);

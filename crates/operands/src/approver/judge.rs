@@ -46,7 +46,9 @@ impl MachineFact {
         for a in status["addresses"].as_array().into_iter().flatten() {
             let text = a["address"].as_str().unwrap_or_default();
             match a["type"].as_str().unwrap_or_default() {
-                "InternalDNS" | "ExternalDNS" | "Hostname" => _ = fact.names.insert(text.to_ascii_lowercase()),
+                "InternalDNS" | "ExternalDNS" | "Hostname" => {
+                    _ = fact.names.insert(text.to_ascii_lowercase())
+                }
                 "InternalIP" | "ExternalIP" => fact.addresses.extend(text.parse::<IpAddr>()),
                 _ => {}
             }
@@ -94,7 +96,9 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         ));
     }
     if r.made.checked_add(OLD).is_ok_and(|end| end < case.now) {
-        return Verdict::Refuse("the request is older than an hour; the machine asks again if it still wants it".into());
+        return Verdict::Refuse(
+            "the request is older than an hour; the machine asks again if it still wants it".into(),
+        );
     }
     let Some(node) = r.node().filter(|_| r.organizations == ["system:nodes"]) else {
         return Verdict::Refuse("the subject is not CN=system:node:<name>, O=system:nodes".into());
@@ -119,7 +123,10 @@ fn usages(r: &Request, own: &str) -> Result<(), String> {
 fn client(case: &Case<'_>, node: &str) -> Result<String, String> {
     let r = case.request;
     if r.username != BOOTSTRAPPER || !r.groups.contains(BOOTSTRAPPERS) {
-        return Err(format!("{:?} may not ask for a node's identity; machines ask as {BOOTSTRAPPER}", r.username));
+        return Err(format!(
+            "{:?} may not ask for a node's identity; machines ask as {BOOTSTRAPPER}",
+            r.username
+        ));
     }
     usages(r, "client auth")?;
     if !r.dns.is_empty() || !r.addresses.is_empty() || r.other_names {

@@ -66,7 +66,10 @@ fn a_machine_that_is_expected_becomes_a_node() {
     assert_eq!(decide(&client_request(), &[machine()], |_| {}), Verdict::Approve("workers-x7".into()));
     assert_eq!(decide(&serving_request(), &[machine()], |_| {}), Verdict::Approve("workers-x7".into()));
     let joined = MachineFact { node: Some("workers-x7".into()), ..machine() };
-    assert_eq!(decide(&serving_request(), &[joined], |c| c.is_node = true), Verdict::Approve("workers-x7".into()));
+    assert_eq!(
+        decide(&serving_request(), &[joined], |c| c.is_node = true),
+        Verdict::Approve("workers-x7".into())
+    );
 }
 
 #[test]
@@ -76,7 +79,10 @@ fn nobody_expected_is_let_in() {
     refused(decide(&client_request(), &[other], |_| {}), "no Machine");
     let twin = MachineFact { name: "twin".into(), ..machine() };
     refused(decide(&client_request(), &[machine(), twin], |_| {}), "both expected");
-    refused(decide(&client_request(), &[MachineFact { deleting: true, ..machine() }], |_| {}), "being deleted");
+    refused(
+        decide(&client_request(), &[MachineFact { deleting: true, ..machine() }], |_| {}),
+        "being deleted",
+    );
 }
 
 #[test]
@@ -117,7 +123,8 @@ fn names_and_addresses_are_those_of_the_machine() {
 fn subjects_and_usages_are_those_of_nodes() {
     let admin = Request { organizations: vec!["system:masters".into()], ..client_request() };
     refused(decide(&admin, &[machine()], |_| {}), "subject");
-    let both = Request { organizations: vec!["system:nodes".into(), "system:masters".into()], ..client_request() };
+    let both =
+        Request { organizations: vec!["system:nodes".into(), "system:masters".into()], ..client_request() };
     refused(decide(&both, &[machine()], |_| {}), "subject");
     let user = Request { common_name: "kube-admin".into(), ..client_request() };
     refused(decide(&user, &[machine()], |_| {}), "subject");

@@ -24,9 +24,7 @@ use kube::api::PostParams;
 use kube::core::DynamicObject;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use reconcile::{
-    Backoff, Controller, Failure, Kind, Metrics, Options, Outcome, Runtime, View, Watch, chain,
-};
+use reconcile::{Backoff, Controller, Failure, Kind, Metrics, Options, Outcome, Runtime, View, Watch, chain};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,7 +97,8 @@ pub fn start(runtime: &mut Runtime, setup: Setup) {
             keys.push(request.0.as_str());
         }
     });
-    runtime.watch(Watch::whole(&management, &MACHINE).namespace(namespace).into_sink(machines).wakes(waiting));
+    runtime
+        .watch(Watch::whole(&management, &MACHINE).namespace(namespace).into_sink(machines).wakes(waiting));
     let all = Watch::whole(&guest, &REQUEST).into_sink(requests);
     runtime.watch(all.wakes(handle.keys(|o, keys| {
         if pending(o) {
@@ -122,7 +121,10 @@ impl Controller for Approver {
 impl Approver {
     async fn run(&self, name: &str) -> Result<Outcome, Failure> {
         let all: Api<CertificateSigningRequest> = Api::all(self.setup.guest.clone());
-        let found = all.get_opt(name).await.map_err(|e| Error::Read { name: name.to_owned(), source: Box::new(e) })?;
+        let found = all
+            .get_opt(name)
+            .await
+            .map_err(|e| Error::Read { name: name.to_owned(), source: Box::new(e) })?;
         let Some(mut csr) = found else {
             self.told.lock().remove(name);
             return Ok(Outcome::Done);
@@ -188,7 +190,8 @@ impl Approver {
                 "name": name, "uid": csr.metadata.uid},
             "reason": "NotApproved", "message": why, "type": "Warning", "count": 1,
             "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "machine-approver"}});
-        let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(self.setup.guest.clone(), "default");
+        let events: Api<k8s_openapi::api::core::v1::Event> =
+            Api::namespaced(self.setup.guest.clone(), "default");
         if let Ok(event) = serde_json::from_value(event)
             && let Err(e) = events.create(&PostParams::default(), &event).await
         {

@@ -1,11 +1,11 @@
 //! One machine, from power on to power off.
 
-use super::Surroundings;
 use super::console::Console;
 use super::disk::{self, Disk};
 use super::fetch::{Trouble, fetch};
 use super::payload::Settings;
 use super::stub::{self, CustomData, Stub};
+use super::{Surroundings, update};
 use crate::dial;
 use azure_sim::{Boot, Machine};
 use ek_node::{Events, ExternalNode, ExternalOptions, Identity, NodeSpec, ServingRequest};
@@ -13,7 +13,9 @@ use kube::config::Kubeconfig;
 use reconcile::chain;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Between attempts, at first.
@@ -22,6 +24,15 @@ const FIRST: Duration = Duration::from_millis(100);
 const LET_IN: Duration = Duration::from_secs(20);
 /// Leases say 40 seconds.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Pods that bring other configurations.
+const DAEMON: &str = "machine-config-daemon-";
+
+/// Where a node hears of them.
+struct Updates {
+    client: kube::Client,
+    told: watch::Receiver<String>,
+}
 
 pub(super) struct Life {
     around: Surroundings,
@@ -119,9 +130,9 @@ impl Life {
         let mut wait = FIRST;
         loop {
             let why = match self.joined(&name, settings, config, &mut identity).await {
-                Ok(node) => {
-                    let (stop, running) = (self.stop.clone(), node);
-                    running.run(stop).await;
+                Ok((node, update)) => {
+                    let stop = self.stop.clone();
+                    futures::future::join(node.run(stop), self.follow(&name, update)).await;
                     return;
                 }
                 Err(why) => why,
@@ -138,7 +149,7 @@ impl Life {
         settings: &Settings,
         config: &Value,
         identity: &mut Option<Identity>,
-    ) -> Result<ExternalNode, String> {
+    ) -> Result<(ExternalNode, Updates), String> {
         let file =
             Kubeconfig::from_yaml(&settings.kubeconfig).map_err(|e| format!("bootstrap kubeconfig: {e}"))?;
         if identity.is_none() {
@@ -157,6 +168,16 @@ impl Life {
         let client = dial::over(as_node(file, me), self.around.dial.clone())
             .await
             .map_err(|e| chain(&e).to_string())?;
+        let (tell, told) = watch::channel(String::new());
+        let daemon = format!("{DAEMON}{name}");
+        let heard = move |pod: &Value| {
+            let wanted =
+                pod["metadata"]["name"] == daemon.as_str() && pod["metadata"]["deletionTimestamp"].is_null();
+            if let Some(namespace) = pod["metadata"]["namespace"].as_str().filter(|_| wanted) {
+                tell.send_replace(namespace.to_owned());
+            }
+        };
+        let mine = client.clone();
         let options = ExternalOptions {
             clock: self.around.clock.clone(),
             seed: self.around.seed,
@@ -164,11 +185,33 @@ impl Life {
             heartbeat: HEARTBEAT,
             events: Events::Warnings,
             serving: Some(ServingRequest { addresses: self.addresses() }),
+            heard: Some(Arc::new(heard)),
         };
         let node = ExternalNode::register(client, name, &self.spec(settings), options).await;
         let node = node.map_err(|e| chain(&e).to_string())?;
         self.console.say(format!("kubelet: node {name} is registered"));
-        Ok(node)
+        Ok((node, Updates { client: mine, told }))
+    }
+
+    /// Takes other configurations, when a daemon brings them.
+    async fn follow(&mut self, name: &str, mut updates: Updates) {
+        while updates.told.changed().await.is_ok() {
+            let namespace = updates.told.borrow_and_update().clone();
+            match update::apply(&updates.client, name, &namespace).await {
+                Ok(Some(config)) => {
+                    let identity = disk::read(&self.around.dir, &self.machine.vm_id).and_then(|d| d.identity);
+                    self.keep(&config, identity);
+                    self.console.say(format!("machine-config-daemon: took the configuration of {namespace}"));
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    self.console.say(format!("machine-config-daemon: {why}"));
+                    update::degraded(&updates.client, name, &why).await;
+                }
+            }
+        }
+        // Whoever told is gone with the node.
+        std::future::pending::<()>().await;
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -199,7 +242,7 @@ impl Life {
             annotations: settings.annotations.clone(),
             provider_id: Some(format!("azure://{}", m.id)),
             address: self.addresses().iter().find_map(|a| a.parse().ok()),
-            os_image: format!("Red Hat Enterprise Linux CoreOS {} (simulated)", settings.release),
+            os_image: settings.os_image(),
             kubelet: settings.kubelet.clone(),
             ..NodeSpec::default()
         }

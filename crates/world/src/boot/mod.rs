@@ -24,6 +24,7 @@ mod fetch;
 mod life;
 mod payload;
 mod stub;
+mod update;
 
 use azure_sim::{Happening, Machine, World as Azure};
 use clock::SharedClock;

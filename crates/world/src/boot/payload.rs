@@ -45,6 +45,10 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    pub(super) fn os_image(&self) -> String {
+        format!("Red Hat Enterprise Linux CoreOS {} (simulated)", self.release)
+    }
+
     pub(super) fn read(config: &Value) -> Result<Settings, String> {
         let kubeconfig = file(config, path::KUBECONFIG)
             .ok_or_else(|| format!("the config has no {}", path::KUBECONFIG))?;
