@@ -29,8 +29,8 @@ const STEP: Duration = Duration::from_secs(300);
 const NAME: &str = "demo";
 const NAMESPACE: &str = "clusters";
 const INFRA: &str = "demo-x2b4c";
-const FROM: &str = "4.19.3";
-const TO: &str = "4.19.4";
+const FROM: &str = "4.20.1";
+const TO: &str = "4.21.0";
 
 pub async fn work(r: &mut Report) -> anyhow::Result<()> {
     let world = World::start(Options::default()).await.context("the region cannot start")?;
