@@ -26,6 +26,7 @@ pub const AZURE_IDENTITY: Kind =
 pub const AZURE_MACHINE: Kind = Kind::new(AZURE_MACHINES, "v1beta1", "AzureMachine", "azuremachines");
 pub const PROVIDER_CLASS: Kind =
     Kind::new("secrets-store.csi.x-k8s.io", "v1", "SecretProviderClass", "secretproviderclasses");
+pub const ROUTE: Kind = Kind::new("route.openshift.io", "v1", "Route", "routes");
 pub const POD_MONITOR: Kind = Kind::new("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors");
 
 pub const NAMESPACE: Kind = Kind::of_cluster::<k8s::core::v1::Namespace>();

@@ -5,9 +5,12 @@
 mod azure;
 mod begin;
 mod explained;
+mod hashes;
 mod invalid;
 mod objects;
 mod pools;
+mod pools_golden;
+mod pools_killed;
 mod remove;
 mod rights;
 mod samples;

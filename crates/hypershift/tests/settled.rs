@@ -16,10 +16,10 @@ use testkit::adversarial::{Interrupted, Probe, Workflow, assert_robust};
 use tokio::sync::OnceCell;
 
 type Request = http::Request<Body>;
-type Failed = tower::BoxError;
+pub type Failed = tower::BoxError;
 
 /// Hears of every request, and may let it fail after it was done: a lost answer.
-fn listening<F>(client: kube::Client, after: F) -> kube::Client
+pub fn listening<F>(client: kube::Client, after: F) -> kube::Client
 where
     F: Fn(String) -> BoxFuture<'static, Result<(), Failed>> + Clone + Send + Sync + 'static,
 {

@@ -35,7 +35,7 @@ pub fn release(version: &str) -> Release {
 }
 
 /// Releases from 4.20 on say what their machines boot from.
-fn boot_images(version: &str) -> Arc<[hypershift::BootImage]> {
+pub fn boot_images(version: &str) -> Arc<[hypershift::BootImage]> {
     let old = version.parse::<apis::version::Version>().is_ok_and(|v| v.ordinal() < 20);
     let image = |first: bool| hypershift::BootImage {
         arch: "x86_64".into(),

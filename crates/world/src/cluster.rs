@@ -4,10 +4,10 @@ use crate::balancers::Balancers;
 use crate::gate::{self, ControlPlaneOperator, Gate};
 use crate::machinery::{Machinery, Machines};
 use crate::programs::Means;
-use crate::{Cloud, Options, backup, releases};
+use crate::{Cloud, Options, Pace, backup, releases};
 use ek_engine::Engine;
 use ek_guest::Guests;
-use ek_node::{NodeSpec, Nodes, StageSet};
+use ek_node::{Events, NodeSpec, Nodes, StageSet};
 use ek_server::{ApiServer, Config};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, Patch, PatchParams};
@@ -67,6 +67,9 @@ impl Management {
         guests.fetch_with(backup::Fetch::new(cloud));
         let mut with =
             ek_node::Options { stages, seed: options.seed, ..ek_node::Options::new(dir.join("nodes")) };
+        if options.pace == Pace::Instant {
+            with.events = Events::Brief;
+        }
         guests.register(&mut with.programs, releases::pattern);
         operands.register(&mut with.programs, releases::pattern, OURS);
         let store = operands.secrets_store(cloud.node_identity());

@@ -9,15 +9,19 @@ use ek_engine::ClusterId;
 use ek_guest::{Router, RouterError};
 use ek_node::Nodes;
 use ek_server::ServiceResolver;
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use kube::Client;
+use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
+use kube::runtime::{WatchStreamExt, watcher};
 use parking_lot::{Mutex, RwLock};
 use reconcile::{Kind, Runtime, View, Watch};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 
 /// A host that is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +87,33 @@ impl Ingress {
 
     pub(crate) fn close(&self) {
         self.0.router.lock().take();
+    }
+}
+
+/// Domain of Routes that ask for no name.
+const APPS: &str = "apps.zaffre.test";
+
+/// Gives a name to each Route that has none, as OpenShift does.
+pub(crate) async fn name_routes(client: Client, stop: CancellationToken) {
+    let kind = Kind::new("route.openshift.io", "v1", "Route", "routes");
+    let stream = watcher(kind.api(&client, ""), watcher::Config::default()).default_backoff().applied_objects();
+    let mut stream = Box::pin(stream);
+    loop {
+        let next = tokio::select! {
+            next = stream.next() => next,
+            () = stop.cancelled() => return,
+        };
+        let Some(route) = next else { return };
+        let Ok(route) = route else { continue };
+        if route.data["spec"]["host"].as_str().is_some_and(|h| !h.is_empty()) {
+            continue;
+        }
+        let (Some(namespace), Some(name)) = (route.metadata.namespace, route.metadata.name) else { continue };
+        let host = serde_json::json!({"spec": {"host": format!("{name}-{namespace}.{APPS}")}});
+        let params = PatchParams { field_manager: Some("openshift-router".into()), ..PatchParams::default() };
+        if let Err(e) = kind.api(&client, &namespace).patch(&name, &params, &Patch::Merge(host)).await {
+            tracing::warn!(namespace, name, error = %e, "a route has no name");
+        }
     }
 }
 

@@ -222,6 +222,7 @@ impl World {
         let operators = Mutex::new(operators);
         let stop = CancellationToken::new();
         let watches = tokio::spawn(runtime.run(stop.clone()));
+        tokio::spawn(ingress::name_routes(client, stop.clone()));
         let alone = others.is_none();
         let names = others.unwrap_or_default();
         names.add(ingress.clone());

@@ -1,4 +1,4 @@
-//! Machines become nodes: what a NodePool's machines do once they are made. Here they are made by hand.
+//! Machines become nodes: of NodePools, and, where something is to go wrong, machines that are made by hand.
 
 use crate::kit::{Kit, condition, is_true};
 use arm::ResourceId;
@@ -199,6 +199,102 @@ async fn machines_fetch_their_config_join_run_pods_and_are_missed_when_they_die(
     // And on again.
     machines.start(&vms[1]).await.unwrap();
     node(&guest, "workers-b", |n| ready(n, "True")).await;
+    kit.world.stop().await;
+}
+
+/// A pool of the demo cluster.
+fn pool(kit: &Kit, replicas: i64, upgrade: &str) -> Value {
+    json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
+        "metadata": {"name": "workers", "namespace": NAMESPACE},
+        "spec": {"clusterName": "demo", "replicas": replicas, "arch": "amd64",
+            "release": {"image": kit.world.cloud().release("4.19.3").unwrap()},
+            "management": {"autoRepair": false, "upgradeType": upgrade},
+            "platform": {"type": "Azure", "azure": {"vmSize": "Standard_D4s_v5", "subnetID": kit.landing.layout.subnet,
+                "osDisk": {"sizeGiB": 120, "diskStorageAccountType": "Premium_LRS"},
+                "image": {"type": "AzureMarketplace", "azureMarketplace": {
+                    "publisher": "azureopenshift", "offer": "aro4", "sku": "419-v2", "version": "419.6.20250523"}}}}}})
+}
+
+async fn change(kit: &Kit, patch: Value) {
+    let api = kit.api(&kinds::POOL, NAMESPACE);
+    api.patch("workers", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+}
+
+/// Waits until all nodes are so, and there are so many.
+async fn nodes(kit: &Kit, guest: &kube::Client, count: usize, what: impl Fn(&Node) -> bool) -> Vec<Node> {
+    let api: Api<Node> = Api::all(guest.clone());
+    let wait = async {
+        loop {
+            let all = api.list(&ListParams::default()).await.unwrap().items;
+            if all.len() == count && all.iter().all(&what) {
+                return all;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    match tokio::time::timeout(DEADLINE, wait).await {
+        Ok(all) => all,
+        Err(_) => {
+            let pool = kit.api(&kinds::POOL, NAMESPACE).get("workers").await.unwrap();
+            let machines = kit.api(&MACHINE, PLANE).list(&ListParams::default()).await.unwrap();
+            let said: Vec<_> = machines.iter().map(|m| m.data["status"]["conditions"].clone()).collect();
+            let logs: Vec<_> = (kit.world.cloud().sim.world().machines().iter())
+                .map(|m| kit.world.cloud().sim.world().boot_log(&m.id))
+                .collect();
+            let there = api.list(&ListParams::default()).await.unwrap();
+            panic!("{:#}\n{said:#?}\n{logs:#?}\n{there:#?}", pool.data["status"]["conditions"]);
+        }
+    }
+}
+
+fn label<'a>(n: &'a Node, key: &str) -> Option<&'a str> {
+    n.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn mark<'a>(n: &'a Node, key: &str) -> Option<&'a str> {
+    n.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn tainted(n: &Node, key: &str) -> usize {
+    let taints = n.spec.as_ref().and_then(|s| s.taints.as_ref());
+    taints.into_iter().flatten().filter(|t| t.key == key).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pools_labels_taints_and_configuration_reach_nodes_that_stay() {
+    let kit = Kit::start(Flavour::Workload).await;
+    let guest = demo(&kit).await;
+    let api = kit.api(&kinds::POOL, NAMESPACE);
+    let object = serde_json::from_value(pool(&kit, 2, "InPlace")).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+    let before = nodes(&kit, &guest, 2, |n| ready(n, "True")).await;
+    let uids = |all: &[Node]| {
+        all.iter().map(|n| n.metadata.uid.clone().unwrap()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(before.iter().all(|n| n.spec.as_ref().unwrap().provider_id.is_some()));
+
+    // A label and a taint come; the label changes and the taint goes.
+    let taint = json!([{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]);
+    change(&kit, json!({"spec": {"nodeLabels": {"example.com/team": "a"}, "taints": taint}})).await;
+    nodes(&kit, &guest, 2, |n| label(n, "example.com/team") == Some("a") && tainted(n, "gpu") == 1).await;
+    change(&kit, json!({"spec": {"nodeLabels": {"example.com/team": "b"}, "taints": null}})).await;
+    nodes(&kit, &guest, 2, |n| label(n, "example.com/team") == Some("b") && tainted(n, "gpu") == 0).await;
+
+    // Another configuration: the same nodes take it, one after the other.
+    let was = mark(&before[0], "machineconfiguration.openshift.io/currentConfig").unwrap().to_owned();
+    let config = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 99-mine}\nspec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/mine, contents: {source: \"data:,x\"}}]}}}\n";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": NAMESPACE}, "data": {"config": config}});
+    let maps = kit.api(&kinds::CONFIG_MAP, NAMESPACE);
+    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    change(&kit, json!({"spec": {"config": [{"name": "mine"}]}})).await;
+    let taken = |n: &Node| {
+        let now = mark(n, "machineconfiguration.openshift.io/currentConfig");
+        now.is_some_and(|now| now != was)
+            && mark(n, "machineconfiguration.openshift.io/state") == Some("Done")
+            && n.spec.as_ref().and_then(|s| s.unschedulable) != Some(true)
+    };
+    let after = nodes(&kit, &guest, 2, taken).await;
+    assert_eq!(uids(&before), uids(&after), "no machine was replaced");
     kit.world.stop().await;
 }
 

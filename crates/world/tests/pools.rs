@@ -183,9 +183,6 @@ async fn what_azure_refuses_is_told_on_the_pool() {
     let kit = Kit::start(Flavour::Workload).await;
     kit.with_cluster("4.20.1").await;
     let azure = |o: &mut Value, field: &str, value: Value| o["spec"]["platform"]["azure"][field] = value;
-    let mut large = kit.pool("large", "4.20.1", 400);
-    azure(&mut large, "vmSize", json!("Standard_D4s_v5"));
-    kit.put(&kinds::POOL, large).await;
     let mut imageless = kit.pool("imageless", "4.20.1", 1);
     azure(
         &mut imageless,
@@ -197,9 +194,7 @@ async fn what_azure_refuses_is_told_on_the_pool() {
     let mut unknown = kit.pool("unknown", "4.20.1", 1);
     azure(&mut unknown, "vmSize", json!("Standard_Z9s_v9"));
     kit.put(&kinds::POOL, unknown).await;
-    for (pool, reason) in
-        [("large", "QuotaExceeded"), ("imageless", "ImageNotFound"), ("unknown", "SizeNotAvailable")]
-    {
+    let told = async |pool: &str, reason: &str| {
         kit.until_pool(pool, reason, |s| {
             let c = condition(s, "AllMachinesReady");
             c["status"] == "False"
@@ -207,7 +202,14 @@ async fn what_azure_refuses_is_told_on_the_pool() {
                 && c["message"].as_str().is_some_and(|m| m.contains("What to do"))
         })
         .await;
-    }
+    };
+    told("imageless", "ImageNotFound").await;
+    told("unknown", "SizeNotAvailable").await;
+    let sim = kit.world.cloud().sim.world().clone();
+    sim.set_quota(&kit.landing.subscription, "westus2", "standardDSv5Family", 9).unwrap();
+    let large = kit.pool("large", "4.20.1", 3);
+    kit.put(&kinds::POOL, large).await;
+    told("large", "QuotaExceeded").await;
     kit.world.stop().await;
 }
 

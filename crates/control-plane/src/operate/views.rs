@@ -35,8 +35,10 @@ pub struct Views {
     /// Members of etcd.
     pub members: Arc<View<Member>>,
     pub backups: Arc<View<DynamicObject>>,
-    /// Addresses that Services and Routes were given.
+    /// Addresses that Services were given.
     pub services: Arc<View<String>>,
+    /// Names that Routes were given.
+    pub routes: Arc<View<String>>,
     /// `group/Kind` of what the management cluster serves beyond the built-in kinds.
     pub served: BTreeSet<String>,
     pub random: Random,
@@ -117,6 +119,12 @@ fn address(o: &DynamicObject) -> Option<String> {
     first["hostname"].as_str().or_else(|| first["ip"].as_str()).map(str::to_owned)
 }
 
+/// The name of a Route: its own, or what the management cluster's router gave to one that asked for none.
+fn host(o: &DynamicObject) -> Option<String> {
+    let admitted = o.data["status"]["ingress"][0]["host"].as_str();
+    o.data["spec"]["host"].as_str().or(admitted).filter(|h| !h.is_empty()).map(str::to_owned)
+}
+
 impl Views {
     pub fn new(served: BTreeSet<String>, random: Random) -> Views {
         Views {
@@ -133,6 +141,7 @@ impl Views {
             members: View::new(Member::of),
             backups: View::whole(),
             services: View::new(address),
+            routes: View::new(host),
             served,
             random,
         }
@@ -178,10 +187,11 @@ impl Views {
 
     /// Hosts that were given to what is published.
     pub fn given(&self, namespace: &str) -> BTreeMap<&'static str, String> {
-        [("api", "kube-apiserverlb"), ("oauth", "oauth-openshift")]
-            .into_iter()
-            .filter_map(|(key, service)| Some((key, (*self.services.get(namespace, service)?).clone())))
-            .collect()
+        let routes = [("oauth", "oauth"), ("konnectivity", "konnectivity-server"), ("ignition", "ignition-server")];
+        let routes = routes.into_iter().filter_map(|(key, r)| Some((key, self.routes.get(namespace, r)?)));
+        let services = [("api", "kube-apiserverlb"), ("oauth", "oauth-openshift")];
+        let services = services.into_iter().filter_map(|(key, s)| Some((key, self.services.get(namespace, s)?)));
+        routes.chain(services).map(|(key, host)| (key, (*host).clone())).collect()
     }
 
     /// Whether the management cluster knows an object's kind.

@@ -95,6 +95,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     let (unready, warnings) = (views.unready.clone(), views.warnings.clone());
     let (members, backups) = (views.members.clone(), views.backups.clone());
     let (planes, components) = (views.planes.clone(), views.components.clone());
+    let routes = views.routes.clone();
     let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
     tenants.attach(handle.clone(), planes.clone());
@@ -132,7 +133,8 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     }
     for kind in KINDS.others() {
         if served.contains(&format!("{}/{}", kind.group, kind.kind)) {
-            follow(&kind, None);
+            let named = kind.kind == "Route";
+            follow(&kind, named.then(|| routes.clone() as Arc<dyn Sink>));
         }
     }
     handle

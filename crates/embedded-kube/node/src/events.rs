@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 pub enum Events {
     #[default]
     All,
+    /// What went wrong, and of what went well one for each time that a pod has got further: all that began together is
+    /// in its text. Three for each container are more than half of what is written about a pod that starts at once.
+    Brief,
     /// Only what went wrong.
     Warnings,
     None,
@@ -48,7 +51,8 @@ pub(crate) fn event(pod: &Value, note: &Note, node: &str, now: &str) -> Value {
 
 /// Writes them one after the other: their order is the story. What cannot be written is not worth a failure.
 pub(crate) async fn record(access: &Access, kept: Events, pod: &Value, node: &str, notes: &[Note]) {
-    for note in notes {
+    let together = (kept == Events::Brief).then(|| together(notes)).flatten();
+    for note in notes.iter().filter(|n| kept != Events::Brief || n.warning).chain(&together) {
         if kept == Events::None || (kept == Events::Warnings && !note.warning) {
             continue;
         }
@@ -56,6 +60,23 @@ pub(crate) async fn record(access: &Access, kept: Events, pod: &Value, node: &st
             tracing::debug!(error = %e, reason = note.reason, "an event was not recorded");
         }
     }
+}
+
+/// What began, as one; what prepared it is not told.
+fn together(notes: &[Note]) -> Option<Note> {
+    let mut told: Vec<&Note> = notes.iter().filter(|n| !n.warning && n.reason != "Pulled").collect();
+    told.retain(|n| !matches!(n.reason, "Pulling" | "Created"));
+    let (first, rest) = told.split_first()?;
+    if rest.is_empty() {
+        return Some((*first).clone());
+    }
+    const LONGEST: usize = 1000;
+    let mut message = told.iter().map(|n| n.message.as_str()).collect::<Vec<_>>().join("; ");
+    if message.len() > LONGEST {
+        message.truncate(message.floor_char_boundary(LONGEST));
+        message.push('…');
+    }
+    Some(Note { message, field_path: None, ..(*first).clone() })
 }
 
 async fn one(access: &Access, pod: &Value, node: &str, note: &Note) -> Result<(), Status> {
@@ -71,4 +92,28 @@ async fn one(access: &Access, pod: &Value, node: &str, note: &Note) -> Result<()
         return access.update(&tables::EVENTS, &ns, &name, "", again).await.map(|_| ());
     }
     access.add(&tables::EVENTS, event).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_together_is_told_together() {
+        let note = |reason, message: &str| Note {
+            warning: false,
+            reason,
+            message: message.to_owned(),
+            field_path: Some("spec.containers{a}".into()),
+        };
+        let notes = [note("Pulled", "p"), note("Created", "c"), note("Started", "Started container a")];
+        assert_eq!(together(&notes), Some(notes[2].clone()));
+        assert_eq!(together(&notes[..2]), None);
+        let two = [&notes[..], &[note("Started", "Started container b")]].concat();
+        let one = together(&two).unwrap();
+        assert_eq!(
+            (one.message.as_str(), one.field_path),
+            ("Started container a; Started container b", None)
+        );
+    }
 }

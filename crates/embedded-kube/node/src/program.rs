@@ -9,7 +9,9 @@ use crate::run::log::LogRing;
 use crate::run::shelf::Shelf;
 use crate::run::volumes::Mount;
 use crate::stage::glob;
+use ek_auth::User;
 use ek_engine::ClusterId;
+use ek_server::Access;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -17,7 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -140,13 +142,17 @@ pub(crate) struct ContextParts {
     pub pod_ip: String,
     pub labels: BTreeMap<String, String>,
     pub container: String,
+    /// Its service account.
+    pub account: String,
     pub command: Vec<String>,
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
     /// The longest mount path first.
     pub mounts: Vec<Mount>,
     pub shelf: Arc<Shelf>,
-    pub client: kube::Client,
+    /// Made when it is asked for: a client is a task, and most programs of a control plane need none.
+    pub client: OnceLock<kube::Client>,
+    pub access: Access,
     pub log: Arc<LogRing>,
     pub stop: CancellationToken,
     pub ports: Arc<Mutex<HashMap<u16, Port>>>,
@@ -205,7 +211,11 @@ impl ProgramContext {
 
     /// A client of the pod's cluster, as the pod's service account.
     pub fn client(&self) -> kube::Client {
-        self.0.client.clone()
+        let make = || {
+            let account = User::service_account(&self.0.namespace, &self.0.account).authenticated();
+            self.0.access.client_as(account)
+        };
+        self.0.client.get_or_init(make).clone()
     }
 
     /// Where a path of the container really is. Paths under no mount do not exist.

@@ -32,7 +32,6 @@ fn counts(kind: &str) -> bool {
 pub(super) fn all(page: &mut Page, operator: &Operator, now: Timestamp) {
     let views = &operator.views;
     let mut failures: BTreeMap<String, u32> = BTreeMap::new();
-    let mut by_cluster: BTreeMap<(String, String), u32> = BTreeMap::new();
     let mut count = 0;
     for o in views.np.pools.all() {
         let namespace = o.metadata.namespace.clone().unwrap_or_default();
@@ -43,7 +42,6 @@ pub(super) fn all(page: &mut Page, operator: &Operator, now: Timestamp) {
         }
         let id = hc.as_ref().and_then(|hc| hc.data["spec"]["clusterID"].as_str()).unwrap_or_default();
         count += 1;
-        *by_cluster.entry((namespace.clone(), cluster.clone())).or_default() += 1;
         let conditions = Conditions::of(&o.data["status"]);
         for found in conditions.iter().filter(|f| f.status == Status::False && counts(&f.kind)) {
             *failures.entry(found.kind.clone()).or_default() += 1;
@@ -67,10 +65,6 @@ pub(super) fn all(page: &mut Page, operator: &Operator, now: Timestamp) {
             labels(&[("condition", &kind)]),
             f64::from(n),
         );
-    }
-    for ((namespace, name), n) in by_cluster {
-        let l = labels(&[("namespace", &namespace), ("name", &name)]);
-        page.add("hypershift_hostedcluster_nodepools", "Node pools of a cluster.", l, f64::from(n));
     }
 }
 

@@ -376,12 +376,15 @@ fn aggregate(
             None => (reason::STATUS_UNKNOWN, "nothing is said of it yet"),
         };
         reasons.insert(why.to_owned());
-        told.push(format!("Machine {}: {why}: {}", m.name, bounded(message, OF_ONE)));
+        let severe = word.is_some_and(|w| w.severe);
+        told.push((!severe, format!("Machine {}: {why}: {}", m.name, bounded(message, OF_ONE))));
     }
     if told.is_empty() {
         return good(kind, fine);
     }
+    // What somebody has to see to first: a hundred machines that only wait would hide it.
     told.sort();
+    let told: Vec<String> = told.into_iter().map(|(_, text)| text).collect();
     let head = format!("{} of {} machines {verb}\n", told.len(), seen.machines.len());
     let reasons = reasons.into_iter().collect::<Vec<_>>().join(",");
     Finding::new(

@@ -48,6 +48,8 @@ pub struct Token {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
     pub status: String,
+    /// Somebody has to do something.
+    pub severe: bool,
     pub reason: String,
     pub message: String,
 }
@@ -129,7 +131,12 @@ fn text(v: &Value) -> String {
 
 fn word(status: &Value, kind: &str) -> Option<Word> {
     let c = status["conditions"].as_array()?.iter().find(|c| c["type"] == kind)?;
-    Some(Word { status: text(&c["status"]), reason: text(&c["reason"]), message: text(&c["message"]) })
+    Some(Word {
+        status: text(&c["status"]),
+        severe: c["severity"] == "Error",
+        reason: text(&c["reason"]),
+        message: text(&c["message"]),
+    })
 }
 
 fn number(v: &Value) -> u32 {

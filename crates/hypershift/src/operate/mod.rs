@@ -412,6 +412,7 @@ impl Operator {
             verdict: look.verdict.as_deref(),
             asks: self.around.preflight().is_some(),
             ignition: self.views.rollout(&look.namespace, "ignition-server"),
+            ignition_host: self.views.ignition.get(&look.namespace, views::IGNITION).map(|h| (*h).clone()),
             error,
             back,
         };

@@ -77,6 +77,8 @@ pub struct Views {
     pub capi: Arc<View<DynamicObject>>,
     pub azure: Arc<View<DynamicObject>>,
     pub machines: Arc<View<DynamicObject>>,
+    /// Names under which ignition is served.
+    pub ignition: Arc<View<String>>,
     /// Rights outside of namespaces that some control plane has.
     pub roles: Arc<View<()>>,
     /// What the controller of NodePools reads.
@@ -135,6 +137,17 @@ fn workload(o: &DynamicObject) -> Option<Workload> {
     Some(Workload { object, rollout })
 }
 
+/// The Route of the ignition server; the management cluster's router names one that asked for no name.
+pub const IGNITION: &str = "ignition-server";
+
+fn ignition(o: &DynamicObject) -> Option<String> {
+    if o.metadata.name.as_deref() != Some(IGNITION) {
+        return None;
+    }
+    let admitted = o.data["status"]["ingress"][0]["host"].as_str();
+    o.data["spec"]["host"].as_str().or(admitted).filter(|h| !h.is_empty()).map(str::to_owned)
+}
+
 fn role(o: &DynamicObject) -> Option<()> {
     o.metadata.labels.as_ref()?.get(crate::plan::access::OWNER_LABEL).map(|_| ())
 }
@@ -160,6 +173,7 @@ impl Default for Views {
             capi: View::whole(),
             azure: View::whole(),
             machines: View::whole(),
+            ignition: View::new(ignition),
             roles: View::new(role),
             np: Default::default(),
         }

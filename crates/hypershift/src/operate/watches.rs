@@ -117,6 +117,16 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
             }
         })));
     }
+    let of_ignition = views.planes.clone();
+    let ours = Expression::Exists(apis::names::label::HOSTED_CONTROL_PLANE.to_owned());
+    let routes = Watch::whole(client, &kinds::ROUTE).optional().labels(ours).into_sink(views.ignition.clone());
+    runtime.watch(routes.wakes(handle.keys(move |o, keys| {
+        if o.metadata.name.as_deref() == Some(super::views::IGNITION) {
+            for plane in of_ignition.within(o.metadata.namespace.as_deref().unwrap_or_default()) {
+                owner(&plane, keys);
+            }
+        }
+    })));
     // Of pods' company only what is ours travels, and only what is said of it where that is enough.
     let ours = || Expression::Exists(apis::names::label::HOSTED_CONTROL_PLANE.to_owned());
     for (kind, sink) in [(kinds::DEPLOYMENT, Some(views.deployments.clone() as Arc<dyn Sink>))]

@@ -38,6 +38,8 @@ pub struct Seen<'a> {
     /// Whether there is somebody to ask Azure.
     pub asks: bool,
     pub ignition: Rollout,
+    /// What its Route is called, if the management cluster's router named it.
+    pub ignition_host: Option<String>,
     /// Why the pass failed.
     pub error: Option<&'a str>,
     /// Secrets that were copied back: kubeconfig, kubeconfig of the further name, password.
@@ -81,6 +83,7 @@ fn references(status: &mut Value, seen: &Seen<'_>, plane: &Value) {
     let ignition = seen.hc.spec.shared.services.iter().find(|s| s.service == ServiceType::Ignition);
     let host =
         ignition.and_then(|s| s.service_publishing_strategy.route.as_ref()).and_then(|r| r.hostname.as_ref());
+    let host = host.or(seen.ignition_host.as_ref());
     if let Some(host) = host.filter(|_| seen.plane.is_some()) {
         status["ignitionEndpoint"] = json!(host);
     }

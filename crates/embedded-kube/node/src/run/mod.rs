@@ -18,7 +18,6 @@ use crate::pod::container::container_id;
 use crate::pod::{Fact, Facts, Known, Note};
 use crate::program::{ContextParts, Port, Program, ProgramContext};
 use crate::{Inner, kubelet, tables};
-use ek_auth::User;
 use ek_engine::{ClusterId, Engine};
 use ek_meta::object;
 use ek_server::Access;
@@ -357,7 +356,6 @@ impl Runtime {
             }
             None => (watch::Sender::new(0).subscribe(), watch::Sender::new(0)),
         };
-        let user = User::service_account(ns, volumes::account(pod)).authenticated();
         Ok(ProgramContext(Arc::new(ContextParts {
             cluster: access.id().clone(),
             namespace: ns.to_owned(),
@@ -370,7 +368,9 @@ impl Runtime {
             mounts: volumes.mounts(spec, &env)?,
             shelf: volumes.shelf().clone(),
             env,
-            client: access.client_as(user),
+            account: volumes::account(pod).to_owned(),
+            client: OnceLock::new(),
+            access: access.clone(),
             log: Arc::default(),
             stop: CancellationToken::new(),
             ports: Arc::new(Mutex::new(ports)),

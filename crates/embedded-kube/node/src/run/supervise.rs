@@ -138,8 +138,18 @@ impl Runtime {
             }
         });
         if let Some((cluster, key)) = told {
+            self.let_go(uid, container, round);
             self.poke(&cluster, &key);
         }
+    }
+
+    /// Nobody looks into a container that has ended; its log is kept elsewhere.
+    fn let_go(&self, uid: &str, container: &str, round: i64) {
+        let mut runs = self.runs.lock();
+        let over = runs.pods.get_mut(uid).and_then(|p| p.containers.get_mut(container));
+        let ctx = over.filter(|c| c.round == round).and_then(|c| c.ctx.take());
+        drop(runs);
+        drop(ctx);
     }
 
     /// A program's own opinion of its readiness, if nobody was asked to have another.
