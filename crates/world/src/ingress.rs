@@ -17,6 +17,7 @@ use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt, watcher};
 use parking_lot::{Mutex, RwLock};
 use reconcile::{Kind, Runtime, View, Watch};
+use serde_json::json;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -109,7 +110,7 @@ pub(crate) async fn name_routes(client: Client, stop: CancellationToken) {
             continue;
         }
         let (Some(namespace), Some(name)) = (route.metadata.namespace, route.metadata.name) else { continue };
-        let host = serde_json::json!({"spec": {"host": format!("{name}-{namespace}.{APPS}")}});
+        let host = json!({"spec": {"host": format!("{name}-{namespace}.{APPS}")}});
         let params = PatchParams { field_manager: Some("openshift-router".into()), ..PatchParams::default() };
         if let Err(e) = kind.api(&client, &namespace).patch(&name, &params, &Patch::Merge(host)).await {
             tracing::warn!(namespace, name, error = %e, "a route has no name");

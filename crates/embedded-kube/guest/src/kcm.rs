@@ -24,6 +24,7 @@ impl Program for KubeControllerManager {
             let mut files = ctx.files();
             let mut served = guests.0.changed.subscribe();
             let mut given: Option<ApiServer> = None;
+            let mut signs = None;
             let mut said = String::new();
             loop {
                 let server = guests.server(ctx.cluster(), ctx.namespace());
@@ -35,7 +36,7 @@ impl Program for KubeControllerManager {
                     let outcome = match keys {
                         Ok(Ok((root, signer))) => {
                             server.set_root_ca(&root);
-                            server.set_signer(signer);
+                            signs = server.set_signer(signer);
                             "controllers of this process work for the guest".to_owned()
                         }
                         Ok(Err(e)) => e,
@@ -53,8 +54,9 @@ impl Program for KubeControllerManager {
                     Ok(()) = served.changed() => {}
                 }
             }
-            if let Some(server) = given {
-                server.set_signer(None);
+            // While a rollout surges, a successor signs already.
+            if let (Some(server), Some(signs)) = (given, signs) {
+                server.withdraw_signer(&signs);
             }
             health.abort();
             0

@@ -192,9 +192,23 @@ impl ApiServer {
         self.cluster.identity.set_authenticators(all);
     }
 
-    /// Who signs requests for certificates in a guest; `None` takes it back.
-    pub fn set_signer(&self, authority: Option<ek_auth::pki::Authority>) {
-        *self.cluster.identity.signer.write() = authority.map(Arc::new);
+    /// Who signs requests for certificates in a guest; `None` takes it back. What is returned is how it is known later.
+    pub fn set_signer(
+        &self,
+        authority: Option<ek_auth::pki::Authority>,
+    ) -> Option<Arc<ek_auth::pki::Authority>> {
+        let given = authority.map(Arc::new);
+        self.cluster.identity.signer.write().clone_from(&given);
+        given
+    }
+
+    /// Takes a signer back, unless another has come in its place: of two that overlap, the first must not take the
+    /// second one with it.
+    pub fn withdraw_signer(&self, given: &Arc<ek_auth::pki::Authority>) {
+        let mut signer = self.cluster.identity.signer.write();
+        if signer.as_ref().is_some_and(|s| Arc::ptr_eq(s, given)) {
+            *signer = None;
+        }
     }
 
     /// What clients inside of a guest trust from now on, whatever identity it is given.

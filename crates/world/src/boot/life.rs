@@ -89,7 +89,8 @@ impl Life {
             Ok(s) => s,
             Err(why) => return self.console.say(format!("kubelet: cannot start: {why}")),
         };
-        self.join(&settings, &config, identity).await;
+        // What joining takes is given back once it is a node.
+        Box::pin(self.join(&settings, &config, identity)).await;
     }
 
     fn keep(&mut self, payload: &Value, identity: Option<Identity>) {

@@ -16,7 +16,11 @@ use ek_meta::{Status, object};
 use ek_server::{Access, Deletion};
 use futures::future::BoxFuture;
 use plan::Step;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
+
+/// How long an approved request waits for somebody who signs, before it is looked at again.
+const UNSIGNED: SignedDuration = SignedDuration::from_secs(2);
 
 pub struct SigningRequests;
 
@@ -64,7 +68,7 @@ async fn run(access: &Access, name: &str) -> Result<Outcome, Status> {
             let pem = String::from_utf8_lossy(&request);
             let signer = text(&csr, "/spec/signerName");
             // Without one, requests wait: whoever holds the authority may yet come.
-            let Some(authority) = access.signer() else { return Ok(Outcome::Done) };
+            let Some(authority) = access.signer() else { return Ok(Outcome::After(UNSIGNED)) };
             match authority.sign_request(&pem, signer, now, plan::validity(&csr)) {
                 Ok(cert) => {
                     let encoded = STANDARD.encode(cert);
