@@ -134,7 +134,8 @@ impl Shell {
         let done = waited.with_context(|| format!("no end after {} s: {}", STEP.as_secs(), said()))?;
         let done = done.with_context(|| format!("cannot run {}", said()))?;
         if !done.status.success() {
-            bail!("{} ({}): {}", said(), done.status, String::from_utf8_lossy(&done.stderr).trim_end());
+            let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+            bail!("{} ({}): {}\n{}", said(), done.status, err.trim_end(), out.trim_end());
         }
         Ok(String::from_utf8_lossy(&done.stdout).into_owned())
     }
