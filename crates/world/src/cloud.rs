@@ -82,6 +82,12 @@ impl Cloud {
         let Connected { client, subscription, .. } = connect(&env, client_options()).await?;
         let subscription = subscription.unwrap_or_else(|| sim.creds().subscription_id);
         let registry = registry(&client, &env, &subscription).await?;
+        // Ours, as long as this Azure is; whoever looks for leaks does not mean it.
+        if let Ok(scope) = ResourceId::subscription_scope(&subscription)
+            && let Ok(group) = client.arm::<ResourceGroups>().id(&scope, GROUP)
+        {
+            sim.world().furnish(&group);
+        }
         let http = Http::new(&HttpOptions::from_env(&env))?;
         let images = Images::new(http.clone(), client.timing().clone())
             .azure(client.credential().clone(), client.cloud());

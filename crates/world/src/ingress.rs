@@ -97,7 +97,8 @@ const APPS: &str = "apps.zaffre.test";
 /// Gives a name to each Route that has none, as OpenShift does.
 pub(crate) async fn name_routes(client: Client, stop: CancellationToken) {
     let kind = Kind::new("route.openshift.io", "v1", "Route", "routes");
-    let stream = watcher(kind.api(&client, ""), watcher::Config::default()).default_backoff().applied_objects();
+    let stream =
+        watcher(kind.api(&client, ""), watcher::Config::default()).default_backoff().applied_objects();
     let mut stream = Box::pin(stream);
     loop {
         let next = tokio::select! {

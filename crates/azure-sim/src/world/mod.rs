@@ -15,9 +15,10 @@ use crate::profile::{Pace, Profile};
 use crate::provider::Providers;
 use crate::rbac::Role;
 use crate::seed::{self, Login};
-use crate::state::{Certificate, Secret, State, guid, hash};
+use crate::state::{Certificate, Record, Secret, State, guid, hash};
 use crate::time::Dial;
 use crate::trouble::{History, Lags, Trouble};
+use arm::ResourceId;
 use clock::{Random, SharedClock};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -374,6 +375,17 @@ impl World {
         let name = guid(hash(self.setup.seed, &["assign", principal, role, scope]));
         let now = self.now();
         self.change_or_warn(|state| seed::assign(state, principal, role, scope, &name, now));
+    }
+
+    /// Counts a resource, and what is below it, to what there was at the beginning: it is nobody's leak.
+    pub fn furnish(&self, id: &ResourceId) {
+        self.change_or_warn(|state| {
+            let mut found: Vec<Record> = state.below(id.key()).map(|r| (**r).clone()).collect();
+            found.extend(state.records.get(id.key()).map(|r| (**r).clone()));
+            for record in found {
+                state.replace(Record { seeded: true, ..record });
+            }
+        });
     }
 
     pub fn tenant(&self) -> &str {

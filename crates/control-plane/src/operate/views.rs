@@ -187,10 +187,12 @@ impl Views {
 
     /// Hosts that were given to what is published.
     pub fn given(&self, namespace: &str) -> BTreeMap<&'static str, String> {
-        let routes = [("oauth", "oauth"), ("konnectivity", "konnectivity-server"), ("ignition", "ignition-server")];
+        let routes =
+            [("oauth", "oauth"), ("konnectivity", "konnectivity-server"), ("ignition", "ignition-server")];
         let routes = routes.into_iter().filter_map(|(key, r)| Some((key, self.routes.get(namespace, r)?)));
         let services = [("api", "kube-apiserverlb"), ("oauth", "oauth-openshift")];
-        let services = services.into_iter().filter_map(|(key, s)| Some((key, self.services.get(namespace, s)?)));
+        let services =
+            services.into_iter().filter_map(|(key, s)| Some((key, self.services.get(namespace, s)?)));
         routes.chain(services).map(|(key, host)| (key, (*host).clone())).collect()
     }
 

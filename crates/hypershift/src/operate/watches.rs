@@ -119,7 +119,8 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
     }
     let of_ignition = views.planes.clone();
     let ours = Expression::Exists(apis::names::label::HOSTED_CONTROL_PLANE.to_owned());
-    let routes = Watch::whole(client, &kinds::ROUTE).optional().labels(ours).into_sink(views.ignition.clone());
+    let routes =
+        Watch::whole(client, &kinds::ROUTE).optional().labels(ours).into_sink(views.ignition.clone());
     runtime.watch(routes.wakes(handle.keys(move |o, keys| {
         if o.metadata.name.as_deref() == Some(super::views::IGNITION) {
             for plane in of_ignition.within(o.metadata.namespace.as_deref().unwrap_or_default()) {

@@ -15,8 +15,8 @@ use ek_engine::{Controller, Delta, Keys, Outcome};
 use ek_meta::{Status, object};
 use ek_server::{Access, Deletion};
 use futures::future::BoxFuture;
-use plan::Step;
 use jiff::SignedDuration;
+use plan::Step;
 use serde_json::{Value, json};
 
 /// How long an approved request waits for somebody who signs, before it is looked at again.
