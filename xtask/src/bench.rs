@@ -7,26 +7,27 @@ use crate::run;
 use anyhow::Result;
 use std::path::Path;
 
-/// Name on the command line, and the package that measures.
-const BENCHES: &[(&str, &str)] = &[
-    ("kube", "kube-bench"),
-    ("clusters", "clusters-bench"),
-    ("azure", "azure-bench"),
-    ("prereqs", "prereqs-bench"),
-    ("hosted", "hosted-bench"),
+/// Name on the command line, the package that measures, and what it is told.
+const BENCHES: &[(&str, &str, &[&str])] = &[
+    ("kube", "kube-bench", &[]),
+    ("clusters", "clusters-bench", &[]),
+    ("azure", "azure-bench", &[]),
+    ("prereqs", "prereqs-bench", &[]),
+    ("hosted", "hosted-bench", &[]),
+    ("nodepools", "hosted-bench", &["--nodepools"]),
 ];
 
 pub(crate) fn names() -> Vec<&'static str> {
-    BENCHES.iter().map(|(name, _)| *name).collect()
+    BENCHES.iter().map(|(name, ..)| *name).collect()
 }
 
 pub(crate) fn run(name: Option<&str>, json: Option<&Path>, rest: &[String]) -> Result<()> {
-    for (bench, package) in BENCHES {
+    for (bench, package, words) in BENCHES {
         if name.is_some_and(|name| name != *bench) {
             continue;
         }
         let mut cargo = run::cargo();
-        cargo.args(["run", "--release", "--locked", "--package", package, "--"]);
+        cargo.args(["run", "--release", "--locked", "--package", package, "--"]).args(*words);
         if let Some(json) = json {
             // The benchmark runs at the root; the file was named from here.
             cargo.arg("--json").arg(std::path::absolute(json)?);

@@ -332,7 +332,8 @@ impl AzureSim {
         self.variables_with(self.ca_file.as_deref(), None)
     }
 
-    fn variables_with(
+    /// See [`AzureSim::env_with`].
+    pub fn variables_with(
         &self,
         ca_bundle: Option<&Path>,
         az_config: Option<&Path>,

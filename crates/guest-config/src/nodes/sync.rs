@@ -147,7 +147,7 @@ mod tests {
         assert!(!node.labels.contains_key("example.com/team") && node.labels["tier"] == "gold");
         assert_eq!(node.taints, [theirs.clone(), json!({"key": "gpu", "effect": "NoSchedule"})]);
         // Nonsense touches nothing.
-        assert_eq!(plan(&MachineFact { taints: None, ..two.clone() }, &node), None);
+        assert_eq!(plan(&MachineFact { taints: None, ..two }, &node), None);
         let none = machine(json!({}), None);
         node = after(&node, &plan(&none, &node).unwrap());
         assert_eq!(node.taints, [theirs]);

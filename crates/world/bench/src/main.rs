@@ -4,6 +4,7 @@
 //! says so: its API has answered where it is published, and all of its components are available. CPU is what the kernel accounts to the process, memory what it counts as resident.
 
 mod census;
+mod pools;
 mod stores;
 mod timeline;
 
@@ -36,6 +37,9 @@ struct Args {
     /// Say when each pod, component and condition came along
     #[arg(long)]
     timeline: bool,
+    /// Measure nodes in place of control planes
+    #[arg(long)]
+    nodepools: bool,
     /// Count who writes what, and who runs how often, while the second cluster is made
     #[arg(long)]
     census: bool,
@@ -57,8 +61,12 @@ fn main() -> anyhow::Result<()> {
     let census = args.census.then(census::Census::begin).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut all = Vec::new();
-    runtime.block_on(measure(&args, census.as_ref(), &mut all))?;
-    report("hosted", &all, args.json.as_deref()).context("cannot report")
+    let name = if args.nodepools { "nodepools" } else { "hosted" };
+    match args.nodepools {
+        true => runtime.block_on(Box::pin(pools::measure(args.scale, args.verbose, &mut all)))?,
+        false => runtime.block_on(Box::pin(measure(&args, census.as_ref(), &mut all)))?,
+    }
+    report(name, &all, args.json.as_deref()).context("cannot report")
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]

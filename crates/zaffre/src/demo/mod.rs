@@ -1,17 +1,19 @@
 //! `zaffre demo`: the main job on embedded defaults. Kubernetes (a cluster in memory, a custom resource, objects created,
 //! patched and watched; then workloads that roll and serve, and many clusters), Azure (what a cluster needs there:
-//! planned, made, used by a service account's token, taken away), and on both a hosted cluster.
+//! planned, made, used by a service account's token, taken away), and on both the self-managed road: a hosted cluster with
+//! nodes that is made, scaled, upgraded and destroyed.
 
 mod azure;
-mod hosted;
 mod issuer;
 mod living;
+mod road;
 
 use crate::cli::{DemoArgs, Format};
 use crate::output;
 use anyhow::{Context, bail};
 use ek_server::{ApiServer, Config};
 use futures::StreamExt;
+use indicatif::ProgressBar;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -45,6 +47,16 @@ struct Report {
 }
 
 impl Report {
+    /// Something turns while a person waits; nothing where nobody looks.
+    fn working(&self, what: &str) -> ProgressBar {
+        if !self.text {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar
+    }
+
     fn step(&mut self, what: &str, detail: &str) {
         let ms = self.started.elapsed().as_secs_f64() * 1000.0;
         if self.text {
@@ -138,7 +150,7 @@ async fn work(r: &mut Report) -> anyhow::Result<()> {
     listening.drain().await;
     server.stop().await;
     azure::work(r).await?;
-    Box::pin(hosted::work(r)).await?;
+    Box::pin(road::work(r)).await?;
     r.step("stopped", "nothing left behind");
     Ok(())
 }

@@ -111,13 +111,26 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// The same environment as names and values; its files are beside `path`, which is not written.
+pub fn variables(sim: &AzureSim, path: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let (bundle, az) = trusted(sim, path, system_roots().as_deref())?;
+    let all = sim.variables_with(Some(&bundle), Some(&az));
+    Ok(all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
 /// The environment, and the files it points to. Paths are absolute: it is sourced from anywhere.
 fn write_env(sim: &AzureSim, path: &Path, system_roots: Option<&str>) -> anyhow::Result<()> {
+    let (bundle, az) = trusted(sim, path, system_roots)?;
+    private(path, &sim.env_with(Some(&bundle), Some(&az)))
+}
+
+/// What the environment points to: the authorities to trust, and where az keeps its logins.
+fn trusted(sim: &AzureSim, path: &Path, system_roots: Option<&str>) -> anyhow::Result<(PathBuf, PathBuf)> {
     let absolute = std::path::absolute(path).with_context(|| format!("cannot write {}", path.display()))?;
     let (bundle, az) = (beside(&absolute, ".ca.pem"), az_directory(&absolute, sim.ca_pem())?);
     // With the system's roots, so that what a client reaches without the proxy is trusted as ever.
     private(&bundle, &format!("{}{}", sim.ca_pem(), system_roots.unwrap_or_default()))?;
-    private(path, &sim.env_with(Some(&bundle), Some(&az)))
+    Ok((bundle, az))
 }
 
 /// Where az keeps its logins and tokens: a directory per world. Another world has the same client with other keys, and
