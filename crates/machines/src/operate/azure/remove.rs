@@ -3,6 +3,7 @@
 //! Machine, then interfaces, then disks: an interface that could be deleted proves that no machine holds it, even if a
 //! read was older than a machine that a dying process had just asked for.
 
+use super::make::pause;
 use super::{AzureMachines, Came, Scope};
 use crate::kinds::{self, finalizer};
 use crate::operate::views::{Seen, name, namespace};
@@ -74,12 +75,13 @@ impl AzureMachines {
         let place = &scope.place;
         let machines = client.arm::<VirtualMachines>();
         let going = |operation: Option<Value>, look: Option<std::time::Duration>| {
-            let again = look.unwrap_or_else(|| client.poll_default());
+            let begun = scope.seen.metadata.deletion_timestamp.as_ref().map(crate::text::time);
+            let taken = begun.map(|at| self.0.clock.now().duration_since(at)).unwrap_or_default();
             Some(Came::Working {
                 reason: "Deleting",
                 message: format!("Azure is deleting {}", place.vm),
                 operation,
-                again: SignedDuration::try_from(again).unwrap_or(SignedDuration::from_secs(30)),
+                again: pause(client, look, taken),
             })
         };
         let of = |e: azure::Error| Trouble::of(&e);
