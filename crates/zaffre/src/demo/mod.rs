@@ -81,7 +81,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         output::line(
             "\nNext: zaffre serve kube --kubeconfig-out kc, then KUBECONFIG=kc kubectl get namespaces\n      \
              zaffre serve azure --env-out env, then . ./env && az login, as `zaffre help serve azure` says\n      \
-             zaffre up --env-out env, then docs/hosted-clusters.md",
+             zaffre up --env-out env, then docs/self-managed.md",
         );
         return Ok(());
     }

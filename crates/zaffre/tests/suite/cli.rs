@@ -138,7 +138,7 @@ fn the_demo_shows_every_step() {
     let v: serde_json::Value = serde_json::from_str(&run(&["demo", "-o", "json"])).unwrap();
     let steps: Vec<&str> =
         v["steps"].as_array().unwrap().iter().map(|s| s["step"].as_str().unwrap()).collect();
-    assert_eq!(steps.len(), 31, "{steps:?}");
+    assert_eq!(steps.len(), 42, "{steps:?}");
     assert_eq!(steps.last(), Some(&"stopped"));
 }
 
