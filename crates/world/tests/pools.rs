@@ -215,7 +215,7 @@ async fn what_azure_refuses_is_told_on_the_pool() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_becomes_machines_in_azure_and_leaves_nothing() {
-    let kit = Kit::start(Flavour::Workload).await;
+    let kit = Kit::start(Flavour::Managed).await;
     let before = Remains::of(&kit).await;
     kit.with_cluster("4.20.1").await;
     kit.put(&kinds::POOL, kit.pool("np", "4.20.1", 2)).await;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use testkit::bench::{Figure, cpu_seconds, resident_kib};
+use world::landing::LOCATION;
 use world::sample::NAMESPACE;
 use world::{Flavour, Landing, Options, World};
 
@@ -30,11 +31,14 @@ const ROLLED: f64 = 50.0;
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
 pub async fn measure(scale: f64, verbose: bool, all: &mut Vec<Figure>) -> anyhow::Result<()> {
     let world = World::start(Options::default()).await?;
-    let landing = Landing::make(world.cloud(), world.dir(), "bench", Flavour::Workload).await?;
+    for family in ["cores", "standardDSv5Family"] {
+        world.cloud().sim.world().set_quota(&world.cloud().subscription, LOCATION, family, 100_000)?;
+    }
+    let mut landings = vec![landing(&world, 0).await?];
 
     let begun = Instant::now();
-    pool(&world, &landing, 0, "first", NODES).await?;
-    up(&world, &landing, 0).await?;
+    pool(&world, &landings, 0, "first", NODES).await?;
+    up(&world, &landings[0], 0).await?;
     let available = millis(begun);
     settle(&world, &["first".to_owned()].into(), FROM).await?;
     push(all, "a cluster and its 3 nodes are ready", "ms", millis(begun), 2_000.0);
@@ -44,14 +48,15 @@ pub async fn measure(scale: f64, verbose: bool, all: &mut Vec<Figure>) -> anyhow
 
     let clusters = CLUSTERS.min((POOLS * scale) as usize).max(1);
     for n in 1..clusters {
-        up(&world, &landing, n).await?;
+        landings.push(landing(&world, n).await?);
+        up(&world, &landings[n], n).await?;
     }
     let count = ((POOLS * scale) as usize).max(2);
     let (begun, cpu, memory) = (Instant::now(), cpu_seconds(), resident_kib());
     let mut names = BTreeSet::new();
     for n in 0..count {
         let name = format!("many-{n}");
-        pool(&world, &landing, n % clusters, &name, NODES).await?;
+        pool(&world, &landings, n % clusters, &name, NODES).await?;
         names.insert(name);
     }
     settle(&world, &names, FROM).await?;
@@ -65,7 +70,7 @@ pub async fn measure(scale: f64, verbose: bool, all: &mut Vec<Figure>) -> anyhow
 
     let nodes = ((ROLLED * scale) as i64).max(3);
     let rolled: BTreeSet<String> = ["rolled".to_owned()].into();
-    pool(&world, &landing, 0, "rolled", nodes).await?;
+    pool(&world, &landings, 0, "rolled", nodes).await?;
     settle(&world, &rolled, FROM).await?;
     let before = world.cloud().sim.world().journal().last().map_or(0, |e| e.number);
     let begun = Instant::now();
@@ -128,9 +133,9 @@ async fn pool(
             "release": {"image": release},
             "management": {"autoRepair": false, "upgradeType": "Replace", "replace": {"strategy": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
-            "platform": {"type": "Azure", "azure": {"vmSize": "Standard_D4s_v5", "subnetID": landing.layout.subnet,
+            "platform": {"type": "Azure", "azure": {"vmSize": "Standard_D4s_v5", "subnetID": landings[cluster].layout.subnet,
                 "image": {"type": "AzureMarketplace", "azureMarketplace": {
-                    "publisher": "azureopenshift", "offer": "aro4", "sku": "aro_419", "version": "419.6.20250523"}},
+                    "publisher": "azureopenshift", "offer": "aro4", "sku": "419-v2", "version": "419.6.20250523"}},
                 "osDisk": {"sizeGiB": 120, "diskStorageAccountType": "Premium_LRS"}}}},
     });
     let object: DynamicObject = serde_json::from_value(object)?;
