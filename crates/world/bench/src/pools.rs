@@ -117,10 +117,15 @@ fn lists_all(path: &str) -> bool {
     ["virtualMachines", "networkInterfaces", "disks"].iter().any(|k| path.ends_with(k))
 }
 
+/// Where a cluster's machines are: its load balancer is named after it.
+async fn landing(world: &World, n: usize) -> anyhow::Result<Landing> {
+    Ok(Landing::make(world.cloud(), world.dir(), &format!("c{n}"), Flavour::Workload).await?)
+}
+
 /// Makes a NodePool of a cluster that may not be there yet.
 async fn pool(
     world: &World,
-    landing: &Landing,
+    landings: &[Landing],
     cluster: usize,
     name: &str,
     replicas: i64,
