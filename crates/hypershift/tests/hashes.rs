@@ -46,9 +46,10 @@ impl Whole {
     }
 }
 
+/// Words are quoted: `n` and `y` are no names in YAML.
 fn machine_config(name: &str, argument: &str) -> String {
     format!(
-        "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: {name}\nspec:\n  kernelArguments: [\"{argument}\"]\n"
+        "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: \"{name}\"\nspec:\n  kernelArguments: [\"{argument}\"]\n"
     )
 }
 

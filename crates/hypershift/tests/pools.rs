@@ -156,7 +156,13 @@ async fn a_pool_becomes_a_token_a_stub_a_template_and_a_deployment() {
     w.settle("np").await;
     let np = w
         .until(&kinds::POOL, "clusters", "np", "its version", |o| {
-            o.is_some_and(|o| o.data["status"]["version"] == "4.20.3" && o.data["status"]["replicas"] == 2)
+            // Annotations follow the status.
+            o.is_some_and(|o| {
+                let status = &o.data["status"];
+                let current = "hypershift.openshift.io/nodePoolCurrentConfigVersion";
+                let noted = o.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(current));
+                status["version"] == "4.20.3" && status["replicas"] == 2 && noted
+            })
         })
         .await
         .unwrap();
