@@ -17,7 +17,7 @@ struct Check {
 
 const CHECKS: [Check; 4] = [
     Check { key: key::PULL_SECRET_HASH, reason: INVALID_CONFIG, of: "Secret pull-secret" },
-    Check { key: key::TRUST_BUNDLE_HASH, reason: INVALID_CONFIG, of: "ConfigMap user-ca-bundle" },
+    Check { key: key::ADDITIONAL_TRUST_BUNDLE_HASH, reason: INVALID_CONFIG, of: "ConfigMap user-ca-bundle" },
     Check { key: key::CONFIGURATION_HASH, reason: INVALID_CONFIG, of: "ConfigMap machine-config-server" },
     Check { key: key::CLOUD_CONFIG_HASH, reason: CLOUD_CONFIG_PENDING, of: "ConfigMap azure-cloud-config" },
 ];
@@ -27,7 +27,7 @@ fn seen(check: &Check, inputs: &Inputs) -> Vec<String> {
     let both = |bytes: &[u8]| vec![hash_bytes(bytes), hash(&String::from_utf8_lossy(bytes))];
     match check.key {
         key::PULL_SECRET_HASH => inputs.secret(input::PULL_SECRET, ".dockerconfigjson").map(both),
-        key::TRUST_BUNDLE_HASH => {
+        key::ADDITIONAL_TRUST_BUNDLE_HASH => {
             inputs.config_map(input::TRUST_BUNDLE, "ca-bundle.crt").map(|t| both(t.as_bytes()))
         }
         key::CLOUD_CONFIG_HASH => {

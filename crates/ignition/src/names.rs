@@ -4,30 +4,14 @@
 pub const TOKEN_PREFIX: &str = "token-";
 
 /// Keys of a token Secret.
-pub mod key {
-    pub const TOKEN: &str = "token";
-    pub const OLD_TOKEN: &str = "old_token";
-    pub const RELEASE: &str = "release";
-    pub const RELEASE_VERSION: &str = "release-version";
-    pub const CONFIG: &str = "config";
-    pub const PULL_SECRET_HASH: &str = "pull-secret-hash";
-    pub const TRUST_BUNDLE_HASH: &str = "additional-trust-bundle-hash";
-    pub const CONFIGURATION_HASH: &str = "hc-configuration-hash";
-    pub const CLOUD_CONFIG_HASH: &str = "cloud-config-hash";
-    pub const OS_STREAM: &str = "os-stream";
-    pub const REASON: &str = "reason";
-    pub const MESSAGE: &str = "message";
-    pub const PAYLOAD: &str = "payload";
-}
+pub use apis::names::token as key;
 
 /// Annotations of a token Secret.
 pub mod annotation {
-    pub const IGNITION_CONFIG: &str = "hypershift.openshift.io/ignition-config";
-    pub const UPGRADE_TYPE: &str = "hypershift.openshift.io/node-pool-upgrade-type";
-    pub const GENERATED: &str = "hypershift.openshift.io/last-token-generation-time";
-    pub const REACHED: &str = "hypershift.openshift.io/ignition-reached";
-    pub const EXPIRES: &str = "hypershift.openshift.io/ignition-token-expiration-timestamp";
-    pub const NODE_POOL: &str = apis::names::annotation::NODE_POOL;
+    pub use apis::names::annotation::{
+        IGNITION_CONFIG, IGNITION_REACHED as REACHED, IGNITION_TOKEN_EXPIRATION as EXPIRES,
+        LAST_TOKEN_GENERATION_TIME as GENERATED, NODE_POOL, NODE_POOL_UPGRADE_TYPE as UPGRADE_TYPE,
+    };
 }
 
 /// What a payload is made of, besides the Secret.

@@ -66,8 +66,12 @@ pub enum Error {
     Time { name: String, annotation: &'static str, value: String },
 }
 
-const HASHES: [&str; 4] =
-    [key::PULL_SECRET_HASH, key::TRUST_BUNDLE_HASH, key::CONFIGURATION_HASH, key::CLOUD_CONFIG_HASH];
+const HASHES: [&str; 4] = [
+    key::PULL_SECRET_HASH,
+    key::ADDITIONAL_TRUST_BUNDLE_HASH,
+    key::CONFIGURATION_HASH,
+    key::CLOUD_CONFIG_HASH,
+];
 
 impl Token {
     pub fn read(secret: &Secret) -> Result<Token, Error> {

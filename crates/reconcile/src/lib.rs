@@ -92,6 +92,7 @@ mod ledger;
 pub mod metrics;
 mod pause;
 mod runtime;
+mod tenants;
 mod view;
 mod wait;
 mod watch;
@@ -108,6 +109,7 @@ pub use pause::Pause;
 pub use runtime::{
     Controller, Drained, Explanation, Failure, Handle, Keys, Options, Outcome, Runtime, split,
 };
+pub use tenants::Tenants;
 pub use view::View;
 pub use wait::{Backoff, Waiting};
 pub use watch::{Depth, News, Sink, Source, Watch};

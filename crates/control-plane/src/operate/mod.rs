@@ -19,7 +19,6 @@ mod memo;
 mod objects;
 mod progress;
 mod tell;
-mod tenants;
 mod trouble;
 mod unwanted;
 mod views;
@@ -27,7 +26,7 @@ mod watches;
 mod work;
 
 pub use progress::{Progress, Rollout, Turn, progress};
-pub use tenants::Tenants;
+pub use reconcile::Tenants;
 pub use views::Views;
 pub use watches::{KINDS, Only, Setup, start};
 

@@ -98,7 +98,8 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     let routes = views.routes.clone();
     let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
-    tenants.attach(handle.clone(), planes.clone());
+    let (woken, known) = (handle.clone(), planes.clone());
+    tenants.attach(move |namespace| Tenants::poke(namespace, &woken, &known));
     let of_planes = Watch::whole(client, &KINDS.plane()).namespace(&*namespace).into_sink(planes.clone());
     runtime.watch(of_planes.wakes(handle.keys(|o, keys| keys.itself(o))));
     // Pods are not ours to apply; they and what is said of them are read.

@@ -70,6 +70,26 @@ pub struct ServingRequest {
     pub addresses: Vec<String>,
 }
 
+/// The object by which a node asks for a certificate.
+fn request(
+    mut params: CertificateParams,
+    key: &KeyPair,
+    node: &str,
+    signer: &str,
+    usage: &str,
+) -> Result<CertificateSigningRequest, JoinError> {
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
+    let pem = params.serialize_request(key).and_then(|r| r.pem()).map_err(JoinError::Request)?;
+    let object = json!({
+        "metadata": {"generateName": "node-csr-"},
+        "spec": {"request": base64::engine::general_purpose::STANDARD.encode(pem), "signerName": signer,
+            "usages": ["digital signature", "key encipherment", usage]},
+    });
+    Ok(serde_json::from_value(object).unwrap_or_default())
+}
+
 impl ServingRequest {
     /// Submits the request as the node; whoever approves it looks at the names in it.
     pub async fn submit(&self, node: &kube::Client, name: &str) -> Result<String, JoinError> {
@@ -77,17 +97,8 @@ impl ServingRequest {
         let names: Vec<String> =
             [name.to_owned()].into_iter().chain(self.addresses.iter().cloned()).collect();
         // An address among the names becomes an address in the certificate.
-        let mut params = CertificateParams::new(names).map_err(JoinError::Request)?;
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
-        params.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
-        let request = params.serialize_request(&key).and_then(|r| r.pem()).map_err(JoinError::Request)?;
-        let csr: CertificateSigningRequest = serde_json::from_value(json!({
-            "metadata": {"generateName": "node-csr-"},
-            "spec": {"request": base64::engine::general_purpose::STANDARD.encode(request), "signerName": SERVING_SIGNER,
-                "usages": ["digital signature", "key encipherment", "server auth"]},
-        }))
-        .unwrap_or_default();
+        let params = CertificateParams::new(names).map_err(JoinError::Request)?;
+        let csr = request(params, &key, name, SERVING_SIGNER, "server auth")?;
         let all: Api<CertificateSigningRequest> = Api::all(node.clone());
         let made =
             all.create(&Default::default(), &csr).await.map_err(api("ask for a serving certificate"))?;
@@ -100,17 +111,7 @@ impl Identity {
     /// a cluster without an approver never answers.
     pub async fn request(bootstrap: &kube::Client, name: &str) -> Result<Identity, JoinError> {
         let key = KeyPair::generate().map_err(JoinError::Request)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
-        params.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
-        let request = params.serialize_request(&key).and_then(|r| r.pem()).map_err(JoinError::Request)?;
-        let csr: CertificateSigningRequest = serde_json::from_value(json!({
-            "metadata": {"generateName": "node-csr-"},
-            "spec": {"request": base64::engine::general_purpose::STANDARD.encode(request), "signerName": SIGNER,
-                "usages": ["digital signature", "key encipherment", "client auth"]},
-        }))
-        .unwrap_or_default();
+        let csr = request(CertificateParams::default(), &key, name, SIGNER, "client auth")?;
         let all: Api<CertificateSigningRequest> = Api::all(bootstrap.clone());
         let made = all.create(&Default::default(), &csr).await.map_err(api("ask for a certificate"))?;
         let made_name = made.metadata.name.clone().unwrap_or_default();

@@ -10,12 +10,11 @@ mod index;
 mod machines;
 mod secrets;
 mod sets;
-mod tenants;
 mod views;
 mod watches;
 mod write;
 
-pub use tenants::Tenants;
+pub use reconcile::Tenants;
 pub use views::Views;
 pub use watches::{Handles, Setup, start};
 pub use write::MANAGER;

@@ -8,7 +8,6 @@ use super::guests::{Guests, Wakes};
 use super::machines::Machines;
 use super::secrets::Secrets;
 use super::sets::Sets;
-use super::tenants::Tenants;
 use super::views::{Views, cluster_of, namespace};
 use super::write::Writer;
 use super::{MANAGER, Shared};
@@ -19,7 +18,9 @@ use jiff::SignedDuration;
 use kube::Client;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
-use reconcile::{Applier, Handle, Keys, Kind, Kinds, Ledger, Metrics, Options, Runtime, View, Watch};
+use reconcile::{
+    Applier, Handle, Keys, Kind, Kinds, Ledger, Metrics, Options, Runtime, Tenants, View, Watch,
+};
 use std::sync::Arc;
 
 /// What the controllers are set up with.
@@ -84,7 +85,18 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         checks: runtime.controller(Arc::new(Checks(shared.clone())), options),
         azure_machines: runtime.controller(Arc::new(AzureMachines(shared.clone())), many),
     };
-    shared.tenants.attach(&handles, &shared.views);
+    let (h, v) = (handles.clone(), shared.views.clone());
+    shared.tenants.attach(move |namespace| {
+        let all = [
+            (&h.clusters, &v.clusters),
+            (&h.deployments, &v.deployments),
+            (&h.sets, &v.sets),
+            (&h.machines, &v.machines),
+            (&h.checks, &v.checks),
+            (&h.azure_machines, &v.azure_machines),
+        ];
+        all.into_iter().for_each(|(handle, view)| Tenants::poke(namespace, handle, view));
+    });
     let wakes = Wakes { machines: handles.machines.clone(), checks: handles.checks.clone() };
     let _ = shared.guests.wakes.set(wakes);
     let watching = Watching { client, only, shared: &shared, handles: &handles };

@@ -86,6 +86,18 @@ pub async fn own(client: &Client, namespace: &str, args: &Operator) -> anyhow::R
     Ok((image, spec.and_then(|s| s.security_context).and_then(|c| c.run_as_user)))
 }
 
+/// What `--registry-overrides` says: where images are read in place of where they are said to be.
+pub fn mirrors(overrides: &str) -> anyhow::Result<Mirrors> {
+    let mut mirrors = Mirrors::default();
+    for pair in overrides.split(',').filter(|p| !p.is_empty()) {
+        let (from, to) = pair
+            .split_once('=')
+            .with_context(|| format!("--registry-overrides {pair:?} is not SOURCE=MIRROR"))?;
+        mirrors = mirrors.replace(from, to);
+    }
+    Ok(mirrors)
+}
+
 /// Where releases come from.
 pub struct Registry {
     images: Images,
@@ -100,14 +112,7 @@ impl Registry {
     /// `azure` is who we are to registries of Azure, where no pull secret says otherwise.
     pub fn new(args: &Operator, ours: String, azure: Option<&azure::Client>) -> anyhow::Result<Registry> {
         let http = Http::new(&HttpOptions::from_env(&Env::of_process()))?;
-        let mut mirrors = Mirrors::default();
-        for pair in args.registry_overrides.split(',').filter(|p| !p.is_empty()) {
-            let (from, to) = pair
-                .split_once('=')
-                .with_context(|| format!("--registry-overrides {pair:?} is not SOURCE=MIRROR"))?;
-            mirrors = mirrors.replace(from, to);
-        }
-        let mut images = Images::new(http, Timing::system()).mirrors(mirrors);
+        let mut images = Images::new(http, Timing::system()).mirrors(mirrors(&args.registry_overrides)?);
         if let Some(client) = azure {
             images = images.azure(client.credential().clone(), client.cloud());
         }

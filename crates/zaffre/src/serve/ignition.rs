@@ -1,5 +1,6 @@
 //! `zaffre serve ignition-server`: payloads for machines that boot, from inside a control plane's namespace.
 
+use super::ground::mirrors;
 use super::observe::{self, Seen};
 use super::sidecar::until_told;
 use crate::output;
@@ -8,7 +9,7 @@ use ::ignition::command::ByCommand;
 use ::ignition::render::{Rendered, feature_gates};
 use ::ignition::{Args, Certificate, PayloadProvider, Release, Releases, Setup};
 use anyhow::Context;
-use azure::oci::{Images, Logins, Mirrors};
+use azure::oci::{Images, Logins};
 use azure::{Env, Http, HttpOptions, Timing};
 use futures::future::BoxFuture;
 use reconcile::{Metrics, Runtime, chain};
@@ -51,14 +52,7 @@ fn provider(args: &Args) -> anyhow::Result<Arc<dyn PayloadProvider>> {
         }
     };
     let http = Http::new(&HttpOptions::from_env(&Env::of_process()))?;
-    let mut mirrors = Mirrors::default();
-    for pair in args.registry_overrides.split(',').filter(|p| !p.is_empty()) {
-        let (from, to) = pair
-            .split_once('=')
-            .with_context(|| format!("--registry-overrides {pair:?} is not SOURCE=MIRROR"))?;
-        mirrors = mirrors.replace(from, to);
-    }
-    let images = Images::new(http, Timing::system()).mirrors(mirrors);
+    let images = Images::new(http, Timing::system()).mirrors(mirrors(&args.registry_overrides)?);
     let releases = Arc::new(FromRegistry { images, releases: release::Releases::new() });
     Ok(Arc::new(Rendered { releases, gates }))
 }

@@ -1,22 +1,23 @@
-//! Whose machines are kept.
+//! Whose objects are worked on.
 //!
-//! In production a pod in each control plane's namespace keeps the machines of that one. Where one process stands for many
-//! such pods, it keeps only the machines of those whose pod runs: no pod, no progress.
+//! In production an operator of one control plane is a pod that works in its own namespace. Where one process stands for
+//! many such pods, it works for those whose pod runs: an operator that is scaled down, not yet started or crashed is one
+//! that does nothing.
 
-use super::views::Views;
-use super::watches::Handles;
+use crate::{Handle, View};
 use kube::core::DynamicObject;
 use parking_lot::RwLock;
-use reconcile::{Handle, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+type Wake = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The namespaces that are served; can be changed at any time.
 pub struct Tenants {
     /// Nothing: all.
     served: Option<RwLock<BTreeSet<String>>>,
     /// The controllers, as they are now: those that are started again take the place of the ones before.
-    woken: RwLock<Option<(Handles, Arc<Views>)>>,
+    woken: RwLock<Option<Wake>>,
 }
 
 impl Tenants {
@@ -43,27 +44,27 @@ impl Tenants {
 
     /// Begins nothing there any more; what has begun ends by itself.
     pub fn dismiss(&self, namespace: &str) {
-        if let Some(served) = &self.served {
-            served.write().remove(namespace);
+        if self.served.as_ref().is_some_and(|s| s.write().remove(namespace)) {
+            self.wake(namespace);
         }
     }
 
-    pub(super) fn attach(&self, handles: &Handles, views: &Arc<Views>) {
-        *self.woken.write() = Some((handles.clone(), views.clone()));
+    /// Whom to wake for a namespace that comes or goes; see [`Tenants::poke`].
+    pub fn attach(&self, wake: impl Fn(&str) + Send + Sync + 'static) {
+        *self.woken.write() = Some(Arc::new(wake));
+    }
+
+    /// Has a controller look at everything that it has in a namespace.
+    pub fn poke(namespace: &str, handle: &Handle, view: &View<DynamicObject>) {
+        for o in view.within(namespace) {
+            handle.poke(&format!("{namespace}/{}", o.metadata.name.as_deref().unwrap_or_default()));
+        }
     }
 
     fn wake(&self, namespace: &str) {
-        let Some((h, v)) = self.woken.read().clone() else { return };
-        let poke = |handle: &Handle, view: &View<DynamicObject>| {
-            for o in view.within(namespace) {
-                handle.poke(&format!("{namespace}/{}", o.metadata.name.as_deref().unwrap_or_default()));
-            }
-        };
-        poke(&h.clusters, &v.clusters);
-        poke(&h.deployments, &v.deployments);
-        poke(&h.sets, &v.sets);
-        poke(&h.machines, &v.machines);
-        poke(&h.checks, &v.checks);
-        poke(&h.azure_machines, &v.azure_machines);
+        let woken = self.woken.read().clone();
+        if let Some(wake) = woken {
+            wake(namespace);
+        }
     }
 }
