@@ -23,7 +23,7 @@
 //!
 //! # Where things are
 //!
-//! [`hypershift`] HostedCluster and what belongs to it; [`capi`], [`capz`] machines; [`openshift`] what guests
+//! [`hypershift`] HostedCluster and what belongs to it; [`scheduling`] sizes of them; [`capi`], [`capz`] machines; [`openshift`] what guests
 //! have; [`secrets_store`] vault mounts; [`conditions`] and [`names`] the words that controllers share;
 //! [`naming`], [`version`], [`azure_ids`] small pure functions on them.
 
@@ -40,12 +40,13 @@ pub mod hypershift;
 pub mod names;
 pub mod naming;
 pub mod openshift;
+pub mod scheduling;
 mod schema;
 pub mod secrets_store;
 pub mod version;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use schema::definition;
+use schema::{definition, ruled};
 
 /// The definitions of the kinds that every management cluster of ours needs.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -56,7 +57,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     all
 }
 
-/// `hypershift.openshift.io` and its certificates group.
+/// `hypershift.openshift.io`, its certificates group and its scheduling group.
 pub fn hypershift_crds() -> Vec<CustomResourceDefinition> {
     use hypershift::*;
     vec![
@@ -68,6 +69,7 @@ pub fn hypershift_crds() -> Vec<CustomResourceDefinition> {
         definition::<AzurePrivateLinkService>(),
         definition::<CertificateSigningRequestApproval>(),
         definition::<CertificateRevocationRequest>(),
+        ruled(definition::<scheduling::ClusterSizingConfiguration>(), scheduling::only_name()),
     ]
 }
 

@@ -67,6 +67,12 @@ pub mod annotation {
     pub const CONTROL_PLANE_PRIORITY_CLASS: &str = "hypershift.openshift.io/control-plane-priority-class";
     pub const API_CRITICAL_PRIORITY_CLASS: &str = "hypershift.openshift.io/api-critical-priority-class";
     pub const ETCD_PRIORITY_CLASS: &str = "hypershift.openshift.io/etcd-priority-class";
+    /// The size that a cluster is to have, whatever its number of nodes.
+    pub const CLUSTER_SIZE_OVERRIDE: &str = "hypershift.openshift.io/cluster-size-override";
+    /// "true" on a cluster that has what follows from its size.
+    pub const CLUSTER_SCHEDULED: &str = "hypershift.openshift.io/cluster-scheduled";
+    /// Ours: the annotations that a cluster has because of its size, with commas between; they go when the size does.
+    pub const SIZE_EFFECTS: &str = "zaffre.io/size-effects";
     pub const SKIP_DELETE_CONTROL_PLANE_NAMESPACE: &str =
         "hypershift.openshift.io/skip-delete-hosted-controlplane-namespace";
     pub const SKIP_KAS_CONFLICT_SAN_VALIDATION: &str =
@@ -143,8 +149,22 @@ pub mod label {
     pub const HOSTED_CONTROL_PLANE: &str = "hypershift.openshift.io/hosted-control-plane";
     /// `private` on routes of the private router.
     pub const ROUTE_VISIBILITY: &str = "hypershift.openshift.io/route-visibility";
+    /// On a HostedCluster: the size it has.
+    pub const HOSTED_CLUSTER_SIZE: &str = "hypershift.openshift.io/hosted-cluster-size";
     pub const INFRA_ID: &str = "hypershift.openshift.io/infra-id";
+    /// Ours: on an AzurePrivateLinkService, whose names in Azure follow from it.
+    pub const CLUSTER_ID: &str = "hypershift.openshift.io/cluster-id";
     pub const NODE_POOL_NAME: &str = "hypershift.openshift.io/nodepool-name";
+    /// `skip` on pods that a drain leaves where they are.
+    pub const POD_DRAIN: &str = "cluster.x-k8s.io/drain";
+    /// Of a NodePool: its name, on ConfigMaps that it and the node tuning operator share.
+    pub const NODE_POOL: &str = "hypershift.openshift.io/nodePool";
+    /// "true" on ConfigMaps with Tuned manifests, and with a PerformanceProfile: for the node tuning operator.
+    pub const TUNED_CONFIG: &str = "hypershift.openshift.io/tuned-config";
+    pub const PERFORMANCE_PROFILE_CONFIG: &str = "hypershift.openshift.io/performanceprofile-config";
+    /// "true" on ConfigMaps with what the node tuning operator made of them: manifests, and how a profile fares.
+    pub const NTO_GENERATED_CONFIG: &str = "hypershift.openshift.io/nto-generated-machine-config";
+    pub const NTO_GENERATED_STATUS: &str = "hypershift.openshift.io/nto-generated-performance-profile-status";
     pub const AUTO_CREATED_FOR_INFRA: &str = "hypershift.openshift.io/auto-created-for-infra";
     pub const SAFE_TO_DELETE_WITH_CLUSTER: &str = "hypershift.openshift.io/safe-to-delete-with-cluster";
     /// Prefix; mirrored from the HostedCluster.

@@ -159,6 +159,16 @@ pub(crate) fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceD
     crd
 }
 
+/// A definition with a rule of the whole object.
+pub(crate) fn ruled(mut crd: CustomResourceDefinition, rule: Value) -> CustomResourceDefinition {
+    let schemas = crd.spec.versions.iter_mut().filter_map(|v| v.schema.as_mut()?.open_api_v3_schema.as_mut());
+    for schema in schemas {
+        let rule = serde_json::from_value(rule.clone()).ok();
+        schema.x_kubernetes_validations.get_or_insert_default().extend(rule);
+    }
+    crd
+}
+
 /// `spec` is not required where it says nothing, so that `kubectl create` of a bare object works.
 fn root(schema: &mut Value) {
     let spec_needed = schema["properties"]["spec"].get("properties").is_some();

@@ -35,6 +35,11 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("HostedControlPlane.spec.autoNode", "open", OTHER_CLOUD),
     ("HostedCluster.status.autoNode", "open", OTHER_CLOUD),
     ("HostedControlPlane.status.autoNode", "open", OTHER_CLOUD),
+    (
+        "HostedCluster.status.lastSuccessfulEtcdBackupURL",
+        "extra",
+        "of the TechPreview variant, as HCPEtcdBackup is; the published schema is the Default one",
+    ),
     ("AzureCluster.spec.*", "open", OWN_CONTROL_PLANE),
     ("AzureMachine.spec.*", "open", OWN_CONTROL_PLANE),
     ("AzureMachineTemplate.spec.template.spec.*", "open", OWN_CONTROL_PLANE),

@@ -29,6 +29,7 @@ fn typed(kind: &str, object: &Value) -> Result<Value, serde_json::Error> {
         capz::{AzureCluster, AzureClusterIdentity, AzureMachine, AzureMachineTemplate}
         openshift::{Route, ClusterVersion, ClusterOperator, Infrastructure, APIServer, Authentication, Build, DNS, FeatureGate,
             Image, ImageDigestMirrorSet, Ingress, Network, OAuth, OperatorHub, Proxy, Scheduler}
+        scheduling::{ClusterSizingConfiguration}
         secrets_store::{SecretProviderClass}
     }
 }

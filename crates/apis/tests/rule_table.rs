@@ -1,7 +1,7 @@
 //! The bad examples, one row each.
 
 use crate::samples::{
-    full_hosted_cluster as full, hosted_cluster as hc, node_pool as np, private_link as pls,
+    full_hosted_cluster as full, hosted_cluster as hc, node_pool as np, private_link as pls, sizing,
 };
 use serde_json::Value;
 
@@ -165,6 +165,16 @@ pub const CREATE: &[Case] = &[
     case(pls, &[], &[("/spec/guestSubnetID", r#""/subscriptions/s/resourceGroups/g./providers/Microsoft.Network/virtualNetworks/v/subnets/-""#)], "guestSubnetID: the subnet name"),
     case(pls, &[], &[("/spec/guestSubnetID", r#""x""#)], "guestSubnetID must be /subscriptions/"),
     case(backup, &[], &[("/spec/storage/azureBlob", "null")], "azureBlob"),
+    // Sizes.
+    case(sizing, &[], &[("/metadata/name", r#""other""#)], "exactly one configuration may exist, and its name is cluster"),
+    case(sizing, &[], &[("/spec/sizes/0/criteria/from", "1")], "exactly one size must begin at zero"),
+    case(sizing, &[], &[("/spec/sizes/1/criteria/to", "90")], "exactly one size must have no end"),
+    case(sizing, &[], &[("/spec/sizes/0/criteria", r#"{"from": 0}"#)], "exactly one size must have no end"),
+    case(sizing, &[], &[("/spec/sizes/1", r#"{"name": "large", "criteria": {"from": 61, "to": 60}}"#)], "criteria.from must not be greater than criteria.to"),
+    case(sizing, &[], &[("/spec/sizes/1/name", r#""small""#)], "Duplicate value"),
+    case(sizing, &[], &[("/spec/sizes/0/effects/kasGoMemLimit", r#""8Gi""#)], "kasGoMemLimit"),
+    case(sizing, &[], &[("/spec/concurrency/limit", "0")], "limit"),
+    case(sizing, &[], &[("/spec/transitionDelay/increase", r#""soon""#)], "increase"),
     case(backup, &[], &[("/spec/storage/azureBlob/keyPrefix", r#""/a""#)], "keyPrefix must neither begin nor end with a slash"),
     case(route, &[], &[("/spec/host", r#""no host""#)], "host must be a domain name"),
     case(route, &[], &[("/spec/path", r#""/a""#)], "path is forbidden when tls.termination is passthrough"),

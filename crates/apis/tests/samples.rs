@@ -157,6 +157,26 @@ fn etcd_backup() -> Value {
     )
 }
 
+pub fn sizing() -> Value {
+    let mut o = object(
+        "scheduling.hypershift.openshift.io/v1alpha1",
+        "ClusterSizingConfiguration",
+        json!({
+            "sizes": [
+                {"name": "small", "criteria": {"from": 0, "to": 60}, "effects": {
+                    "kasGoMemLimit": "8GiB", "maximumRequestsInflight": 150, "maximumMutatingRequestsInflight": 50,
+                    "resourceRequests": [{"deploymentName": "kube-apiserver", "containerName": "kube-apiserver", "memory": "8Gi", "cpu": 2}]}},
+                {"name": "large", "criteria": {"from": 61}, "effects": {"machineHealthCheckTimeout": "40m"},
+                    "management": {"placeholders": 1, "nonRequestServingNodesPerZone": "0.2"}},
+            ],
+            "concurrency": {"slidingWindow": "10m", "limit": 5},
+            "transitionDelay": {"increase": "30s", "decrease": "20m"},
+        }),
+    );
+    o["metadata"]["name"] = json!("cluster");
+    o
+}
+
 fn machine() -> Value {
     json!({
         "clusterName": "sample", "bootstrap": {"dataSecretName": "user-data"}, "nodeDrainTimeout": "10m",
@@ -184,6 +204,7 @@ pub fn all() -> Vec<Value> {
         bare("hypershift.openshift.io/v1beta1", "ControlPlaneComponent"),
         private_link(),
         etcd_backup(),
+        sizing(),
         bare(certificates, "CertificateSigningRequestApproval"),
         object(certificates, "CertificateRevocationRequest", json!({"signerClass": "customer-break-glass"})),
         object(capi, "Cluster", json!({"controlPlaneEndpoint": {"host": "api", "port": 443}})),

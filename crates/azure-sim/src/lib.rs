@@ -35,7 +35,9 @@ pub use edge::{AzureSim, Config, Credentials, ProxiedProvider, StartError};
 pub use entra::{FetchError, HttpsIssuers, Issuers};
 pub use gateway::Limits;
 pub use journal::Entry;
-pub use machines::{Boot, BootError, Happening, Interface, Machine, MachineEvent, MachineEvents, capacity};
+pub use machines::{
+    Boot, BootError, Denied, Happening, Interface, Machine, MachineEvent, MachineEvents, capacity,
+};
 pub use memory::MemoryError;
 pub use planes::contents::ContentError;
 pub use planes::front_door::{Config as FrontDoor, FrontDoorError, Origin};

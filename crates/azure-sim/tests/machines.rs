@@ -506,3 +506,101 @@ async fn catalogues() {
             .any(|u| u["name"]["value"] == "NetworkInterfaces" && u["currentValue"] == 1)
     );
 }
+
+/// What a machine gets through to, by the outbound rules of two groups.
+#[tokio::test]
+async fn security_groups_are_in_the_way_of_machines() {
+    let site = Site::new(Profile::Instant).await;
+    let groups = "Microsoft.Network/networkSecurityGroups";
+    let group = |name: &str, rules: Value| {
+        site.put(
+            &format!("{groups}/{name}"),
+            &json!({"location": "westus2", "properties": {"securityRules": rules}}),
+        )
+    };
+    let rule = |name: &str, priority: u32, access: &str, to: Value, ports: &str| {
+        let mut p = json!({"priority": priority, "direction": "Outbound", "access": access, "protocol": "Tcp",
+            "sourceAddressPrefix": "*", "sourcePortRange": "*", "destinationPortRange": ports});
+        let field = if to.is_array() { "destinationAddressPrefixes" } else { "destinationAddressPrefix" };
+        p[field] = to;
+        json!({"name": name, "properties": p})
+    };
+    let named = |name: &str| json!({"id": site.id(&format!("{groups}/{name}"))});
+    group("net", json!([]));
+    group("own", json!([]));
+    site.put(
+        "Microsoft.Network/virtualNetworks/v/subnets/s",
+        &json!({"properties": {
+        "addressPrefix": "10.0.0.0/24", "networkSecurityGroup": named("net")}}),
+    );
+    let nic = "Microsoft.Network/networkInterfaces/n";
+    let subnet = site.id("Microsoft.Network/virtualNetworks/v/subnets/s");
+    site.put(
+        nic,
+        &json!({"location": "westus2", "properties": {"networkSecurityGroup": named("own"),
+        "ipConfigurations": [{"name": "c", "properties": {"subnet": {"id": subnet}}}]}}),
+    );
+    site.put(VM, &site.machine(&site.id(nic)));
+    let vm = site.id(VM);
+    let denied = |host: &str, port: u16| site.lab.world.lets_out(&vm, host, port).err().map(|d| d.rule);
+    let (far, near, name) = ("20.1.2.3", "10.0.1.9", "ignition.example.test");
+    for host in [far, near, name] {
+        assert_eq!(denied(host, 443), None, "what every group has lets it out");
+    }
+    // Ports, tags and prefixes.
+    group("net", json!([rule("web", 200, "Deny", json!("Internet"), "440-450")]));
+    assert_eq!(denied(far, 443).as_deref(), Some("web"));
+    assert_eq!(denied(name, 443).as_deref(), Some("web"), "a name that no zone has is in the Internet");
+    assert_eq!((denied(far, 451), denied(near, 443)), (None, None));
+    // The lowest number decides, whoever is listed first.
+    let open = rule("open", 150, "Allow", json!(["20.0.0.0/8", "10.9.9.9"]), "443");
+    group("net", json!([rule("web", 200, "Deny", json!("Internet"), "*"), open]));
+    assert_eq!((denied(far, 443), denied(far, 80).as_deref()), (None, Some("web")));
+    // Both groups count.
+    group("own", json!([rule("shut", 100, "Deny", json!("*"), "443")]));
+    assert_eq!(denied(far, 443).as_deref(), Some("shut"));
+    assert_eq!(denied(near, 443).as_deref(), Some("shut"));
+    // Inbound rules and other protocols say nothing of this.
+    let mut inbound = rule("in", 100, "Deny", json!("*"), "*");
+    inbound["properties"]["direction"] = json!("Inbound");
+    let mut udp = rule("udp", 110, "Deny", json!("*"), "*");
+    udp["properties"]["protocol"] = json!("Udp");
+    group("own", json!([inbound, udp]));
+    assert_eq!(denied(far, 443), None);
+    // A name that a public zone has is where it says.
+    site.put(
+        "Microsoft.Network/dnsZones/example.test?api-version=2018-05-01",
+        &json!({"location": "global"}),
+    );
+    site.put(
+        "Microsoft.Network/dnsZones/example.test/A/ignition?api-version=2018-05-01",
+        &json!({"properties": {"TTL": 60, "ARecords": [{"ipv4Address": "30.1.1.1"}]}}),
+    );
+    group("net", json!([rule("there", 200, "Deny", json!("30.0.0.0/8"), "*")]));
+    assert_eq!((denied(name, 443).as_deref(), denied(far, 443)), (Some("there"), None));
+    // In the network, everything but it.
+    group(
+        "net",
+        json!([
+            rule("out", 200, "Deny", json!("0.0.0.0/0"), "*"),
+            rule("in", 199, "Allow", json!("VirtualNetwork"), "*")
+        ]),
+    );
+    assert_eq!((denied(near, 443), denied(far, 443).as_deref()), (None, Some("out")));
+}
+
+#[tokio::test]
+async fn booting_takes_as_long_as_the_profile_says() {
+    let takes = async |profile| {
+        let site = Site::new(profile).await;
+        site.lab.world.run_clock_at(1.0).unwrap();
+        site.lab.world.boot_takes("/a").as_secs_f64()
+    };
+    assert_eq!(takes(Profile::Instant).await, 0.0);
+    let (fast, real) = (takes(Profile::Fast).await, takes(Profile::Real).await);
+    assert!((14.0..=74.0).contains(&real) && (fast * 50.0 - real).abs() < 0.1, "{fast} {real}");
+    let site = Site::new(Profile::Real).await;
+    site.lab.world.run_clock_at(20.0).unwrap();
+    let quick = site.lab.world.boot_takes("/a").as_secs_f64();
+    assert!((quick * 20.0 - real).abs() < 0.1, "{quick} {real}");
+}

@@ -23,6 +23,7 @@ pub mod graph;
 mod http;
 pub mod lro;
 pub mod oci;
+pub mod openid;
 pub mod ops;
 mod pipeline;
 pub mod plan;

@@ -416,3 +416,22 @@ async fn clouds_by_metadata_and_through_the_proxy() {
         .unwrap();
     assert_eq!(gov.client.cloud().arm.as_str(), "https://management.usgovcloudapi.net");
 }
+
+/// What an issuer of tokens says of itself is read, by who trusts it, and no other.
+#[tokio::test]
+async fn an_issuer_says_where_it_is() {
+    let (sim, env, _dir) = simulator(Profile::Instant, Vec::new()).await;
+    let [host, tenant] =
+        ["ZAFFRE_AZURE_LOGIN_URL", "AZURE_TENANT_ID"].map(|n| env.get(n).unwrap().to_owned());
+    let issuer = format!("{}/{tenant}/v2.0/", host.trim_end_matches('/'));
+    let nothing = Env::new([("NO_PROXY", "*")]);
+    let said = azure::openid::discover(&nothing, &issuer, Some(sim.ca_pem())).await.unwrap();
+    assert!(said["token_endpoint"].as_str().unwrap().ends_with("/oauth2/v2.0/token"), "{said}");
+    let why = azure::openid::discover(&nothing, &issuer, None).await.unwrap_err();
+    assert!(why.to_lowercase().contains("certificate"), "{why}");
+    let elsewhere = format!("{}/nobody", host.trim_end_matches('/'));
+    let why = azure::openid::discover(&nothing, &elsewhere, Some(sim.ca_pem())).await.unwrap_err();
+    assert!(why.contains("/nobody/.well-known/openid-configuration: 4"), "{why}");
+    let why = azure::openid::discover(&nothing, "http://plain.example", None).await.unwrap_err();
+    assert!(why.contains("is no https URL"), "{why}");
+}

@@ -86,6 +86,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         metrics_forwarding: forwarding.is_some_and(|f| text(&json!(f.mode)) == "Forward"),
         fips: shared.fips.unwrap_or(false),
         trust_bundle: shared.additional_trust_bundle.as_ref().map(|_| "user-ca-bundle".to_owned()),
+        openid: BTreeMap::new(),
         audit_webhook: shared.audit_webhook.as_ref().map(|r| r.name.clone()),
         name,
     })

@@ -19,7 +19,7 @@
 //! * [`inject`]: sidecars and credentials that several components share: konnectivity, token minter, vault mounts, probers.
 //! * [`defaults`]: what every pod of a control plane has in common.
 //! * [`config`]: configuration files that the programs read.
-//! * [`publish`]: the Services and Routes everything is reached by.
+//! * [`publish`]: the Services and Routes everything is reached by. [`links`]: the private ways to them.
 //! * [`encryption`]: how the key of data at rest is changed.
 //! * [`certificates`]: which authorities, certificates, bundles and kubeconfigs there are.
 //!
@@ -40,6 +40,7 @@ pub mod encryption;
 pub mod etcd;
 pub mod facts;
 pub mod inject;
+pub mod links;
 mod network;
 pub mod operate;
 pub mod pod;

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 /// Port of the API's own balancer; 6443 is what nodes reach inside.
 const BALANCER_PORT: u16 = 7443;
 const PREFIX: &str = "hypershift.openshift.io";
+/// Has the cloud provider make a balancer that only its own network reaches.
+pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/azure-load-balancer-internal";
 
 fn service(scope: &Scope, name: &str, app: &str, port: u16, target: Value) -> Value {
     json!({
@@ -86,7 +88,14 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
         all.push(service(scope, "openshift-oauth-apiserver", "openshift-oauth-apiserver", 443, json!(8443)));
         let own = service(scope, "oauth-openshift", "oauth-openshift", 6443, json!(6443));
         match e.oauth.publish {
-            Publish::LoadBalancer => all.push(balancer(scope, own, &e.oauth.host)),
+            Publish::LoadBalancer => {
+                let mut own = balancer(scope, own, &e.oauth.host);
+                if crate::links::services(scope).contains(&"oauth-openshift") {
+                    // Logins of a private cluster come through a private link as well.
+                    own["metadata"]["annotations"][INTERNAL] = json!("true");
+                }
+                all.push(own);
+            }
             Publish::Route => {
                 all.push(own);
                 published(&mut all, &e.oauth, "oauth", "oauth-openshift", 6443);

@@ -2,6 +2,7 @@
 //!
 //! They come from the HostedControlPlane, its release and the management cluster, read and validated elsewhere.
 
+pub use crate::config::providers::OpenId;
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,8 @@ pub struct Scope {
     pub disabled: BTreeSet<String>,
     /// The `spec.configuration` of the cluster: OpenShift's own config kinds.
     pub configuration: Value,
+    /// What issuers of OpenID tokens that the configuration names say of themselves, or why not.
+    pub openid: BTreeMap<String, Result<OpenId, String>>,
     /// Catalogs run beside the control plane and not in the guest.
     pub catalogs_here: bool,
     pub pods: Pods,

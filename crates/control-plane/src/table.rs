@@ -5,7 +5,7 @@
 
 use crate::component::{Component, Credential, Prober, Replicas, Tier, Tls, Tunnel, Vars};
 use crate::config::{
-    azure, controllers, etcd, kube_apiserver, oauth, openshift_apiserver, operators, router,
+    azure, controllers, etcd, kube_apiserver, oauth, openshift_apiserver, operators, providers, router,
 };
 use crate::inject::ADMIN;
 use crate::scope::{Etcd, Scope, Who};
@@ -53,6 +53,14 @@ const OAPI: &[&str] = &["openshift-apiserver"];
 const fn serves(apis: &'static [&'static str]) -> Prober {
     Prober { apis, more: &[], kubeconfig: Some(ADMIN) }
 }
+
+/// Deployments that operators of the release make beside themselves, and that are waited for.
+pub const OPERANDS: [&str; 4] = [
+    "azure-disk-csi-driver-operator",
+    "azure-disk-csi-driver-controller",
+    "azure-file-csi-driver-operator",
+    "azure-file-csi-driver-controller",
+];
 
 pub fn all() -> &'static [Component] {
     &TABLE
@@ -195,7 +203,7 @@ static TABLE: [Component; 38] = [
         ],
         audit: Some(("logs", "/var/run/kubernetes/audit.log")),
         config: oauth::objects,
-        adapt: oauth::adapt,
+        adapt: providers::adapt,
         ..PLAIN
     },
     Component {
@@ -267,14 +275,7 @@ static TABLE: [Component; 38] = [
         prober: Some(serves(&["operator.openshift.io,v1,Storage"])),
         config: azure::storage,
         adapt: operators::adapt_storage,
-        operands: |_| {
-            vec![
-                "azure-disk-csi-driver-operator",
-                "azure-disk-csi-driver-controller",
-                "azure-file-csi-driver-operator",
-                "azure-file-csi-driver-controller",
-            ]
-        },
+        operands: |_| OPERANDS.to_vec(),
         ..PLAIN
     },
     Component {

@@ -195,3 +195,80 @@ fn a_key_has_its_own_name() {
     assert_ne!(name(&key("1", false)), name(&key("1", true)));
     assert!(name(&key("1", false)).starts_with("azure-"));
 }
+
+/// Every sort of provider, in the words of OpenShift's OAuth server, with what it refers to mounted where it says.
+#[test]
+fn identity_providers_are_said_as_the_server_wants_them() {
+    let name = |n: &str| json!({"name": n});
+    let providers = json!([
+        {"name": "files", "type": "HTPasswd", "htpasswd": {"fileData": name("users")}},
+        {"name": "entra", "type": "OpenID", "mappingMethod": "add", "openID": {"clientID": "id", "clientSecret": name("entra"),
+            "issuer": "https://login.example/tenant/v2.0", "ca": name("corp"), "extraScopes": ["email"],
+            "claims": {"preferredUsername": ["upn"], "name": ["name"], "email": ["email"], "groups": ["groups"]}}},
+        {"name": "own", "type": "OpenID", "openID": {"clientID": "id", "clientSecret": name("own"), "issuer": "https://own"}},
+        {"name": "hub", "type": "GitHub", "github": {"clientID": "id", "clientSecret": name("hub"), "teams": ["o/t"]}},
+        {"name": "lab", "type": "GitLab", "gitlab": {"clientID": "id", "clientSecret": name("lab"), "url": "https://lab"}},
+        {"name": "goo", "type": "Google", "google": {"clientID": "id", "clientSecret": name("goo"), "hostedDomain": "x.example"}},
+        {"name": "dir", "type": "LDAP", "ldap": {"url": "ldaps://d/o", "attributes": {"id": ["dn"]}}},
+        {"name": "basic", "type": "BasicAuth", "basicAuth": {"url": "https://b", "ca": name("corp"),
+            "tlsClientCert": name("cert"), "tlsClientKey": name("key")}},
+        {"name": "stack", "type": "Keystone", "keystone": {"url": "https://k", "domainName": "d"}},
+        {"name": "proxy", "type": "RequestHeader", "requestHeader": {"ca": name("front"), "headers": ["X-User"],
+            "loginURL": "https://p/login?${query}"}},
+    ]);
+    let at = OpenId {
+        authorize: "https://login.example/a".into(),
+        token: "https://login.example/t".into(),
+        user_info: String::new(),
+    };
+    let own = json!({"urls": {"authorize": "https://own/a"}, "claims": {"id": ["uid"]}, "challenge": true});
+    let mut scope = self_managed();
+    scope.configuration = json!({"oauth": {"identityProviders": providers}});
+    scope.openid = [("https://login.example/tenant/v2.0".to_owned(), Ok(at))].into();
+    scope.annotations.insert("idpoverrides.hypershift.openshift.io/own".into(), own.to_string());
+    let r = render(&scope, &Names).unwrap();
+    let objects = &r.iter().find(|r| r.name == "oauth-openshift").unwrap().objects;
+    let map = objects.iter().find(|o| o["kind"] == "ConfigMap" && o["metadata"]["name"] == "oauth-openshift");
+    let map = map.unwrap();
+    let config: Value = serde_saphyr::from_str(map["data"]["config.yaml"].as_str().unwrap()).unwrap();
+    let all = config["oauthConfig"]["identityProviders"].as_array().unwrap();
+    let flags: Vec<_> = all.iter().map(|p| (p["challenge"] == true, p["login"] == true)).collect();
+    let (both, page) = ((true, true), (false, true));
+    assert_eq!(flags, [both, page, both, page, both, page, both, both, both, page]);
+    let p = |i: usize| &all[i]["provider"];
+    assert_eq!(p(0)["file"], "/etc/kubernetes/secrets/idp/0/secret/htpasswd");
+    assert_eq!(p(1)["urls"]["token"], "https://login.example/t");
+    assert_eq!(
+        p(1)["claims"],
+        json!({"id": ["sub"], "preferredUsername": ["upn"], "name": ["name"], "email": ["email"], "groups": ["groups"]})
+    );
+    assert_eq!(
+        (&p(1)["issuer"], &p(1)["ca"]),
+        (&Value::Null, &json!("/etc/kubernetes/secrets/idp/1/ca/ca.crt"))
+    );
+    assert_eq!(
+        (&p(2)["urls"]["authorize"], &p(2)["claims"]["id"]),
+        (&json!("https://own/a"), &json!(["uid"]))
+    );
+    assert_eq!((&p(4)["legacy"], &p(4)["ca"]), (&json!(false), &json!("")));
+    assert_eq!(p(6)["bindPassword"]["file"], "", "nobody gave one");
+    assert_eq!(p(7)["certFile"], "/etc/kubernetes/secrets/idp/7/tls-client-cert/tls.crt");
+    assert_eq!(
+        (&p(8)["kind"], &p(8)["useKeystoneIdentity"]),
+        (&json!("KeystonePasswordIdentityProvider"), &json!(true))
+    );
+    assert_eq!(p(9)["clientCA"], "/etc/kubernetes/secrets/idp/9/ca/ca.crt");
+    let pod = workload(&r, "oauth-openshift")["spec"]["template"]["spec"].to_string();
+    for volume in ["idp-0-secret", "idp-1-ca", "idp-7-tls-client-key", "idp-9-ca"] {
+        assert_eq!(
+            pod.matches(&format!("\"name\":\"{volume}\"")).count(),
+            2,
+            "{volume}: a volume and its mount"
+        );
+    }
+    // Who was not heard is not guessed.
+    scope.openid =
+        [("https://login.example/tenant/v2.0".to_owned(), Err("dial tcp: refused".to_owned()))].into();
+    let why = render(&scope, &Names).unwrap_err().to_string();
+    assert!(why.contains("identityProviders[1].openID.issuer") && why.contains("refused"), "{why}");
+}

@@ -22,6 +22,9 @@ struct Told {
     azure: Arc<std::sync::Mutex<Option<Verdict>>>,
 }
 
+/// The only issuer that answers.
+const ISSUER: &str = "https://login.example/tenant";
+
 impl Surroundings for Told {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
         let version = hcp.spec.release_image.rsplit(':').next().unwrap_or_default().to_owned();
@@ -46,15 +49,25 @@ impl Surroundings for Told {
         jiff::SignedDuration::ZERO
     }
 
+    fn openid<'a>(&'a self, issuer: &'a str, _: Option<&'a str>) -> BoxFuture<'a, Result<Value, String>> {
+        Box::pin(async move {
+            match issuer {
+                ISSUER => Ok(json!({"authorization_endpoint": "https://login.example/a",
+                    "token_endpoint": "https://login.example/t"})),
+                _ => Err("no such host".to_owned()),
+            }
+        })
+    }
+
     fn azure<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Verdict> {
         Box::pin(async { self.azure.lock().unwrap().clone().unwrap_or(Verdict::Good) })
     }
 }
 
-struct World {
+pub struct World {
     server: ApiServer,
     handle: Handle,
-    stop: CancellationToken,
+    pub stop: CancellationToken,
     metrics: Metrics,
     _dir: tempfile::TempDir,
 }
@@ -71,7 +84,7 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource
 }
 
 impl World {
-    async fn start() -> World {
+    pub async fn start() -> World {
         World::serving(Tenants::all()).await
     }
 
@@ -133,6 +146,7 @@ impl World {
         let served = [
             "hypershift.openshift.io/ControlPlaneComponent",
             "hypershift.openshift.io/HCPEtcdBackup",
+            "hypershift.openshift.io/AzurePrivateLinkService",
             "route.openshift.io/Route",
             "secrets-store.csi.x-k8s.io/SecretProviderClass",
         ];
@@ -154,15 +168,31 @@ impl World {
         World { server, handle, stop, metrics, _dir: dir }
     }
 
-    fn api(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    pub fn api(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.server.client(), "clusters-demo", &resource(group, version, kind, plural))
     }
 
-    fn planes(&self) -> Api<DynamicObject> {
+    pub fn planes(&self) -> Api<DynamicObject> {
         self.api("hypershift.openshift.io", "v1beta1", "HostedControlPlane", "hostedcontrolplanes")
     }
 
     async fn create(&self, change: impl FnOnce(&mut Value)) {
+        self.create_alone(change).await;
+        self.operands().await;
+    }
+
+    /// What the storage operator makes beside itself; its pod is simulated here and makes nothing.
+    async fn operands(&self) {
+        let deployments = self.api("apps", "v1", "Deployment", "deployments");
+        for name in control_plane::table::OPERANDS {
+            let labels = json!({"app": name});
+            let made = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "csi"}]}}}});
+            deployments.create(&Default::default(), &serde_json::from_value(made).unwrap()).await.unwrap();
+        }
+    }
+
+    pub async fn create_alone(&self, change: impl FnOnce(&mut Value)) {
         for name in ["pull-secret", "sa-signing-key"] {
             let secret = json!({"metadata": {"name": name, "namespace": "clusters-demo",
                 "labels": {"hypershift.openshift.io/hosted-control-plane": "clusters-demo"}}, "data": {}});
@@ -202,7 +232,7 @@ impl World {
     }
 
     /// The balancer's address, as a cloud would give it.
-    async fn give_address(&self) {
+    pub async fn give_address(&self) {
         let services = self.api("", "v1", "Service", "services");
         let there = |o: Option<&DynamicObject>| o.is_some();
         kube::runtime::wait::await_condition(services.clone(), "kube-apiserverlb", there).await.unwrap();
@@ -270,7 +300,7 @@ fn condition<'a>(o: &'a DynamicObject, kind: &str) -> &'a Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
     let w = World::start().await;
-    w.create(|_| {}).await;
+    w.create_alone(|_| {}).await;
     let held = w.until("InfrastructureReady", "False").await;
     assert_eq!(condition(&held, "InfrastructureReady")["reason"], "WaitingOnInfrastructureReady");
     w.give_address().await;
@@ -281,6 +311,30 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
         w.api("hypershift.openshift.io", "v1beta1", "ControlPlaneComponent", "controlplanecomponents");
     let scope_components = control_plane::table::all().len();
     assert!(components.list(&Default::default()).await.unwrap().items.len() > scope_components / 2);
+
+    // It serves without the drivers of volumes, and is not rolled out before they are there.
+    let storage = |status: &'static str, words: &'static str| {
+        move |o: Option<&DynamicObject>| {
+            let rollout = o.map(|o| condition(o, "RolloutComplete").clone()).unwrap_or_default();
+            rollout["status"] == status && rollout["message"].as_str().is_some_and(|m| m.contains(words))
+        }
+    };
+    let until = async |so: Box<dyn Fn(Option<&DynamicObject>) -> bool + Send>| {
+        let wait = kube::runtime::wait::await_condition(components.clone(), "cluster-storage-operator", so);
+        tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap().unwrap()
+    };
+    let o =
+        until(Box::new(storage("False", "azure-disk-csi-driver-operator, azure-disk-csi-driver-controller")))
+            .await;
+    assert_eq!(condition(&o, "RolloutComplete")["reason"], "WaitingForOperands");
+    assert!(o.data["status"]["version"].is_null(), "{}", o.data["status"]);
+    let history = |o: &DynamicObject| o.data["status"]["controlPlaneVersion"]["history"][0]["state"].clone();
+    assert_eq!(history(&w.planes().get("demo").await.unwrap()), "Partial");
+    w.operands().await;
+    let o = until(Box::new(storage("True", ""))).await;
+    let parts = o.data["status"]["resources"].as_array().unwrap();
+    let own = json!({"group": "apps", "kind": "Deployment", "name": "cluster-storage-operator"});
+    assert!(parts.contains(&own) && parts.iter().any(|p| p["kind"] == "Role"), "{parts:?}");
 
     // Another release: every component is rendered again, in order, and the history says so.
     let change = json!({"spec": {"releaseImage": "quay.example/ocp-release:4.19.4"}});
@@ -386,6 +440,25 @@ fn say(kind: &str) -> Value {
         "lastTransitionTime": "2026-11-16T00:00:00Z"})
 }
 
+/// Where people log in is the issuer's to say; one that says nothing holds up nobody but logins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_issuer_is_asked_where_it_sends_people() {
+    let w = World::start().await;
+    let oauth = |issuer: &str| {
+        json!({"oauth": {"identityProviders": [{"name": "entra", "type": "OpenID", "mappingMethod": "claim",
+            "openID": {"clientID": "id", "clientSecret": {"name": "entra"}, "issuer": issuer, "claims": {}}}]}})
+    };
+    w.create(|o| o["spec"]["configuration"] = oauth("https://away.example")).await;
+    w.give_address().await;
+    let o = w.until("ValidIDPConfiguration", "False").await;
+    let why = condition(&o, "ValidIDPConfiguration")["message"].as_str().unwrap().to_owned();
+    assert!(why.contains("identityProviders[0].openID.issuer") && why.contains("no such host"), "{why}");
+    w.until("KubeAPIServerAvailable", "True").await;
+    let change = json!({"spec": {"configuration": oauth(ISSUER)}});
+    w.planes().patch("demo", &Default::default(), &kube::api::Patch::Merge(&change)).await.unwrap();
+    w.until("ValidIDPConfiguration", "True").await;
+}
+
 /// A key is changed in phases, each of which is seen before the next; what others say of a control plane stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_changed_while_everything_runs() {
@@ -456,7 +529,7 @@ async fn what_azure_does_not_agree_with_is_not_begun() {
     let message = "the VNet is in westus, the cluster in eastus: use a VNet of eastus".to_owned();
     *azure.lock().unwrap() = Some(Verdict::Bad { reason: "InvalidConfiguration", message: message.clone() });
     let w = World::told(Tenants::all(), told).await;
-    w.create(crate::facts::with_managed_identities).await;
+    w.create_alone(crate::facts::with_managed_identities).await;
     let o = w.until("ValidHostedControlPlaneConfiguration", "False").await;
     assert_eq!(condition(&o, "ValidHostedControlPlaneConfiguration")["message"], message);
     let made =

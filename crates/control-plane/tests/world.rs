@@ -102,6 +102,7 @@ pub fn self_managed() -> Scope {
         metrics_forwarding: false,
         fips: false,
         trust_bundle: None,
+        openid: BTreeMap::new(),
         audit_webhook: None,
     }
 }

@@ -84,6 +84,17 @@ pub trait Surroundings: Send + Sync + 'static {
         Machinery::default()
     }
 
+    /// Whether clusters are sorted by size, as [`crate::sizing`] has it.
+    fn sizing(&self) -> bool {
+        false
+    }
+
+    /// Image of the router that is shared by public clusters of the managed flavour. None: there is no such router, and
+    /// Routes lead to the management cluster's own.
+    fn shared_ingress(&self) -> Option<String> {
+        None
+    }
+
     /// Networks (CIDRs) that routers of control planes must not reach.
     fn blocked(&self) -> Vec<String> {
         Vec::new()

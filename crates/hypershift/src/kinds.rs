@@ -12,6 +12,14 @@ pub const PLANE: Kind = Kind::new(GROUP, "v1beta1", "HostedControlPlane", "hoste
 pub const POOL: Kind = Kind::new(GROUP, "v1beta1", "NodePool", "nodepools");
 pub const COMPONENT: Kind = Kind::new(GROUP, "v1beta1", "ControlPlaneComponent", "controlplanecomponents");
 pub const LINK: Kind = Kind::new(GROUP, "v1beta1", "AzurePrivateLinkService", "azureprivatelinkservices");
+pub const BACKUP: Kind = Kind::new(GROUP, "v1beta1", "HCPEtcdBackup", "hcpetcdbackups");
+pub const SIZING: Kind = Kind::new(
+    "scheduling.hypershift.openshift.io",
+    "v1alpha1",
+    "ClusterSizingConfiguration",
+    "clustersizingconfigurations",
+)
+.cluster_wide();
 pub const CAPI_CLUSTER: Kind = Kind::new(MACHINES, "v1beta1", "Cluster", "clusters");
 pub const MACHINE: Kind = Kind::new(MACHINES, "v1beta1", "Machine", "machines");
 pub const MACHINE_DEPLOYMENT: Kind =
@@ -32,6 +40,7 @@ pub const POD_MONITOR: Kind = Kind::new("monitoring.coreos.com", "v1", "PodMonit
 pub const NAMESPACE: Kind = Kind::of_cluster::<k8s::core::v1::Namespace>();
 pub const SECRET: Kind = Kind::of::<k8s::core::v1::Secret>();
 pub const CONFIG_MAP: Kind = Kind::of::<k8s::core::v1::ConfigMap>();
+pub const SERVICE: Kind = Kind::of::<k8s::core::v1::Service>();
 pub const DEPLOYMENT: Kind = Kind::of::<k8s::apps::v1::Deployment>();
 pub const CLUSTER_ROLE: Kind = Kind::of_cluster::<k8s::rbac::v1::ClusterRole>();
 pub const CLUSTER_ROLE_BINDING: Kind = Kind::of_cluster::<k8s::rbac::v1::ClusterRoleBinding>();
@@ -41,6 +50,14 @@ pub const ACCESS: [Kind; 3] = [
     Kind::of::<k8s::core::v1::ServiceAccount>(),
     Kind::of::<k8s::rbac::v1::Role>(),
     Kind::of::<k8s::rbac::v1::RoleBinding>(),
+];
+
+/// What the shared ingress has in its namespace, besides its configuration.
+pub const INGRESS: [Kind; 4] = [
+    SERVICE,
+    DEPLOYMENT,
+    Kind::of::<k8s::policy::v1::PodDisruptionBudget>(),
+    Kind::of::<k8s::networking::v1::NetworkPolicy>(),
 ];
 
 /// Kinds of others that are written where the management cluster serves them.

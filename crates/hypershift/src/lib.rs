@@ -15,6 +15,8 @@
 //! * [`inputs`]: what users give besides the object. [`validate`]: what must hold. [`preflight`]: what Azure must say.
 //! * [`plan`]: the objects. [`status`]: the conditions. [`delete`]: the way back, layer by layer, each with a deadline.
 //! * [`nodepool`]: NodePools of those clusters, with a controller of their own over the same views.
+//! * [`ingress`]: one front door for all public clusters of the managed flavour.
+//! * [`sizing`]: small, medium or large, and what follows from it.
 //! * [`explain`]: the same story for people: what is ready, what waits for what, since when, what to do.
 //! * [`operate`]: the controller; only there, and in [`explain::read`], a client is known.
 //!
@@ -28,6 +30,7 @@
 pub mod around;
 pub mod delete;
 pub mod explain;
+pub mod ingress;
 pub mod inputs;
 pub mod kinds;
 pub mod metrics;
@@ -37,6 +40,7 @@ pub mod operate;
 pub mod plan;
 pub mod preflight;
 pub mod signing;
+pub mod sizing;
 pub mod status;
 pub mod supported;
 pub mod validate;

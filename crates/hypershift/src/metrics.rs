@@ -120,6 +120,10 @@ fn counts(kind: &str) -> bool {
         c::CLUSTER_VERSION_PROGRESSING,
         c::AUTO_NODE_ENABLED,
         c::ETCD_RECOVERY_ACTIVE,
+        c::CLUSTER_SIZE_TRANSITION_PENDING,
+        c::CLUSTER_SIZE_TRANSITION_REQUIRED,
+        // Whether it is to be open is the cluster's own word.
+        c::PUBLIC_ENDPOINT_EXPOSED,
     ];
     !good_when_false.contains(&kind) && kind != crate::delete::DELETION_BLOCKED
 }

@@ -42,7 +42,6 @@ async fn zone(client: &Client, subscription: &ResourceId) -> Asked {
         security_group: None,
         identities: Identities::Workload(ids.clone()),
         assign: Some(Assign { custom: false, dns_group: "zaffre-dns".into(), image_registry: true }),
-        private: false,
         nat_subnet: None,
         adopt: false,
     };

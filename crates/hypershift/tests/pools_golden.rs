@@ -5,8 +5,9 @@ use crate::samples;
 use crate::world::{boot_images, release};
 use apis::hypershift::{HostedCluster, NodePool};
 use hypershift::Payload;
+use hypershift::nodepool::capacity::Capacity;
 use hypershift::nodepool::config::Way;
-use hypershift::nodepool::machines::{self, Refs};
+use hypershift::nodepool::machines::{self, Fleet, Has, Refs};
 use hypershift::nodepool::rollout::{Rollout, Wish};
 use hypershift::nodepool::secrets::{self, Boot, Said};
 use hypershift::nodepool::{name, template};
@@ -48,15 +49,24 @@ fn objects(hc: &Value, np: &Value) -> Vec<Value> {
         version: "4.20.3".into(),
     };
     let size = machines::replicas(&np, None);
+    let fleet = Fleet { size, most: None, has: &has(&np) };
     let workload = match machines::is_in_place(&np) {
-        true => machines::set(&hc, &np, size, &refs, &rollout.hash),
-        false => machines::deployment(&hc, &np, size, &refs),
+        true => machines::set(&hc, &np, &fleet, &refs, &rollout.hash),
+        false => machines::deployment(&hc, &np, &fleet, &refs),
     };
     let documents: Vec<Value> =
         rollout.payload.split("\n---\n").map(|d| serde_json::from_str(d).unwrap()).collect();
     let mut all = vec![token, stub, machine, workload, machines::check(&hc, &np)];
     all.extend(documents);
     all
+}
+
+/// As Azure's list of sizes would say.
+fn has(np: &NodePool) -> Has {
+    match np.spec.auto_scaling {
+        Some(_) => Has::Of(Capacity { cpus: 4, memory_mb: 16384, gpus: 0, arch: "amd64" }),
+        None => Has::Nothing,
+    }
 }
 
 fn text(hc: &Value, np: &Value) -> String {

@@ -37,7 +37,17 @@ where
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settled_cluster_is_reconciled_a_hundred_times_without_a_request() {
+    settles(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settled_cluster_that_has_a_size_costs_no_request_either() {
+    settles(true).await;
+}
+
+async fn settles(sizing: bool) {
     let w = World::start().await.with_inputs().await;
+    w.told.sizing.store(sizing, Ordering::SeqCst);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let client = listening(w.server.client(), move |what| {

@@ -6,6 +6,7 @@ use control_plane::scope::Release;
 use ek_server::{ApiServer, Config};
 use futures::future::BoxFuture;
 use hypershift::around::{Management, NoRelease, Payload, Surroundings};
+use hypershift::nodepool::capacity::List;
 use hypershift::preflight::{Asked, Preflight, Verdict};
 use hypershift::{kinds, operate};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -14,7 +15,7 @@ use reconcile::{Backoff, Handle, Kind, Metrics, Options, Runtime};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +55,16 @@ pub struct Told {
     pub asked: AtomicUsize,
     pub looked_up: AtomicUsize,
     pub group_gone: Mutex<bool>,
+    /// What Azure sells; nothing: it does not say.
+    pub sizes: Mutex<Option<List>>,
+    pub listed: AtomicUsize,
+    /// What the subscription uses; nothing: nobody may look.
+    pub usages: Mutex<Option<Vec<arm::types::Usage>>>,
     pub shard: Mutex<operate::Shard>,
+    /// Whether clusters are sorted by size.
+    pub sizing: AtomicBool,
+    /// The router that clusters share.
+    pub shared_ingress: Mutex<Option<String>>,
 }
 
 impl Default for Told {
@@ -64,7 +74,12 @@ impl Default for Told {
             asked: AtomicUsize::new(0),
             looked_up: AtomicUsize::new(0),
             group_gone: Mutex::new(false),
+            sizes: Mutex::default(),
+            listed: AtomicUsize::new(0),
+            usages: Mutex::default(),
             shard: Mutex::default(),
+            sizing: AtomicBool::new(false),
+            shared_ingress: Mutex::default(),
         }
     }
 }
@@ -83,6 +98,17 @@ impl Preflight for Azure {
     fn group_gone<'a>(&'a self, _: &'a Asked) -> BoxFuture<'a, bool> {
         let gone = *self.0.group_gone.lock();
         Box::pin(async move { gone })
+    }
+
+    fn sizes<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<List, String>> {
+        self.0.listed.fetch_add(1, Ordering::SeqCst);
+        let sizes = self.0.sizes.lock().clone();
+        Box::pin(async move { sizes.ok_or_else(|| "Azure does not say".to_owned()) })
+    }
+
+    fn usages<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Vec<arm::types::Usage>, String>> {
+        let usages = self.0.usages.lock().clone();
+        Box::pin(async move { usages.ok_or_else(|| "AuthorizationFailed".to_owned()) })
     }
 }
 
@@ -118,6 +144,14 @@ impl Surroundings for Around {
 
     fn home(&self) -> String {
         "hypershift".into()
+    }
+
+    fn shared_ingress(&self) -> Option<String> {
+        self.0.shared_ingress.lock().clone()
+    }
+
+    fn sizing(&self) -> bool {
+        self.0.sizing.load(Ordering::SeqCst)
     }
 
     fn preflight(&self) -> Option<Arc<dyn Preflight>> {

@@ -138,6 +138,7 @@ pub async fn serve(
             tokio::task::yield_now().await;
             continue;
         };
+        let _ = tcp.set_nodelay(true);
         let (acceptor, door, stop) = (certificate.acceptor(), door.clone(), stop.clone());
         tokio::spawn(async move {
             let _slot = slot;

@@ -29,8 +29,9 @@ pub struct Infra {
     pub security_group: Option<ResourceId>,
     pub identities: Identities,
     pub assign: Option<Assign>,
-    /// Make (or take) a subnet for the private link service of private clusters.
-    pub private: bool,
+    /// Somebody's own subnet for the private link service of a private cluster, told on to whoever makes the cluster. It
+    /// lies in the management cluster's network, as the load balancer before which the service stands; where none is
+    /// named, the operator makes it there. One in the network that is made here would be refused by Azure.
     pub nat_subnet: Option<ResourceId>,
     pub adopt: bool,
 }
@@ -105,11 +106,6 @@ impl Infra {
         if let Some(nat) = &self.nat_subnet {
             kind("--endpoint-access-private-nat-subnet-id", nat, Subnets::ROW.kind, SUBNET)?;
         }
-        if self.private && self.vnet.is_some() && self.nat_subnet.is_none() {
-            let (flag, needs) =
-                ("--endpoint-access with --vnet-id", "--endpoint-access-private-nat-subnet-id");
-            return Err(Error::Needs { flag, needs });
-        }
         let mut tags = self.tags.clone();
         let own = self.cluster.tags(MadeBy::Infra);
         tags.extend(own.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())));
@@ -139,11 +135,6 @@ impl Infra {
             Some(id) => id.clone(),
             None => Subnets::ROW.id(&vnet, "default")?,
         };
-        let nat_subnet = match (&self.nat_subnet, self.private) {
-            (Some(id), _) => Some(id.clone()),
-            (None, true) => Some(Subnets::ROW.id(&vnet, NAT)?),
-            (None, false) => None,
-        };
         let private_zone = PrivateDnsZones::ROW.id(&main, &format!("{}.{}", c.name, self.base_domain))?;
         let link = PrivateDnsLinks::ROW.id(&private_zone, &format!("{}-{}", c.name, c.infra_id))?;
         let public_ip = PublicIpAddresses::ROW.id(&main, &c.infra_id)?;
@@ -153,7 +144,7 @@ impl Infra {
             security_group,
             vnet,
             subnet,
-            nat_subnet,
+            nat_subnet: self.nat_subnet.clone(),
             private_zone,
             link,
             public_ip,
@@ -176,8 +167,6 @@ impl Infra {
         Ok(all)
     }
 }
-
-const NAT: &str = "nat";
 
 /// What should be.
 pub fn wanted(infra: &Infra, facts: &Facts) -> Result<Goal, Error> {
@@ -215,13 +204,8 @@ pub fn wanted(infra: &Infra, facts: &Facts) -> Result<Goal, Error> {
 }
 
 fn network(infra: &Infra, at: &Layout, tags: &Map<String, Value>) -> Value {
-    let mut subnets = vec![json!({"name": "default", "properties": {
+    let subnets = [json!({"name": "default", "properties": {
         "addressPrefix": "10.0.0.0/24", "networkSecurityGroup": {"id": at.security_group}}})];
-    if infra.private && infra.nat_subnet.is_none() {
-        // A private link service takes its addresses here; it may not be filtered.
-        subnets.push(json!({"name": NAT, "properties": {
-            "addressPrefix": "10.0.1.0/24", "privateLinkServiceNetworkPolicies": "Disabled"}}));
-    }
     json!({"location": infra.location, "tags": tags, "properties": {
         "addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}, "subnets": subnets}})
 }

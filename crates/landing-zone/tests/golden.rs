@@ -3,7 +3,7 @@
 use crate::support::{ISSUER, World, quiet, world};
 use arm::ResourceId;
 use azure::ArmType;
-use azure::ops::{ResourceGroups, SecurityGroups, VirtualNetworks};
+use azure::ops::{ResourceGroups, SecurityGroups, Subnets, VirtualNetworks};
 use azure::plan::plan;
 use landing_zone::identities::{
     ControlPlaneIdentities, DataPlaneIdentities, Identities, IdentitiesVault, ManagedIdentity,
@@ -192,10 +192,18 @@ async fn oidc_issuer() {
 }
 
 #[tokio::test]
-async fn private_endpoint_access() {
+async fn a_subnet_for_private_links_is_told_on_and_nothing_is_made_for_it() {
     let w = world().await;
     let mut input = w.infra("prv", workload(&w, "prv").await);
-    input.private = true;
+    let group = ResourceGroups::ROW.id(&w.subscription, "management").unwrap();
+    let network = VirtualNetworks::ROW.id(&group, "management").unwrap();
+    let body = serde_json::from_value(serde_json::json!({"location": "westus2"})).unwrap();
+    w.client.arm::<ResourceGroups>().put(&group, &body).await.unwrap();
+    let body = serde_json::json!({"location": "westus2", "properties": {"addressSpace": {"addressPrefixes": ["10.224.0.0/16"]},
+        "subnets": [{"name": "links", "properties": {"addressPrefix": "10.224.1.0/24", "privateLinkServiceNetworkPolicies": "Disabled"}}]}});
+    let body = serde_json::from_value(body).unwrap();
+    w.client.arm::<VirtualNetworks>().put(&network, &body).await.unwrap();
+    input.nat_subnet = Some(Subnets::ROW.id(&network, "links").unwrap());
     infra(&w, "private", &input).await;
 }
 

@@ -149,7 +149,6 @@ impl World {
             security_group: None,
             identities,
             assign: Some(Assign { custom: false, dns_group: DNS_GROUP.to_owned(), image_registry: true }),
-            private: false,
             nat_subnet: None,
             adopt: false,
         }

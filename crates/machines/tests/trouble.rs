@@ -193,3 +193,38 @@ async fn what_it_boots_with_is_waited_for_and_names_of_others_are_left_alone() {
     assert!(said.contains("70000 bytes") && said.contains("64 KiB"), "{said}");
     remove(&w).await;
 }
+
+/// Rights that were given a moment ago do not count everywhere yet. A machine that is denied says so, and does not wait for
+/// a minute with the next try while it is young.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_that_have_not_spread_are_asked_for_again_soon() {
+    let nics = "Microsoft.Network/networkInterfaces";
+    let w = World::start().await;
+    let _running = w.operate();
+    fault(
+        &w,
+        json!({"name": "early", "match": {"method": "PUT", "type": nics},
+            "then": {"answer": {"status": 403, "code": "AuthorizationFailed"}}}),
+    );
+    w.create(&kinds::DEPLOYMENT, World::pool(NS, 1)).await;
+    let said = reason(&w, "AuthorizationFailed").await;
+    assert!(said.contains("missing role") && said.contains("wait a few minutes"), "{said}");
+    let sim = w.sim.world();
+    let apart = || -> Vec<i64> {
+        let journal = sim.journal();
+        let tries = journal.iter().filter(|e| e.method == "PUT" && e.path.contains("/networkInterfaces/"));
+        let tries: Vec<jiff::Timestamp> = tries.map(|e| e.at.parse().unwrap()).collect();
+        tries.windows(2).map(|t| t[1].duration_since(t[0]).as_secs()).collect()
+    };
+    // The first ones follow at once, since its status was written; then it is a matter of time.
+    let wait = async {
+        while !apart().iter().any(|s| *s >= 10) {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(120), wait).await.unwrap();
+    assert!(apart().iter().all(|s| *s < 50), "{:?} s between tries", apart());
+    sim.remove_fault("early");
+    w.settled(NS, 1).await;
+    remove(&w).await;
+}

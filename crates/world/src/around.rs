@@ -42,6 +42,8 @@ pub struct Around {
     minor: u32,
     preflight: Option<Arc<dyn Preflight>>,
     verdicts: Option<Verdicts>,
+    sizing: bool,
+    shared_ingress: Option<String>,
 }
 
 impl Around {
@@ -58,6 +60,8 @@ impl Around {
             minor: 34,
             preflight: None,
             verdicts: None,
+            sizing: false,
+            shared_ingress: None,
         }
     }
 
@@ -76,6 +80,18 @@ impl Around {
     /// Asks Azure as the control planes' own identities, where they have some.
     pub(crate) fn with_verdicts(mut self, verdicts: Verdicts) -> Around {
         self.verdicts = Some(verdicts);
+        self
+    }
+
+    /// Clusters have sizes.
+    pub fn with_sizing(mut self, sizing: bool) -> Around {
+        self.sizing = sizing;
+        self
+    }
+
+    /// Public clusters of the managed flavour share a router, which is this image.
+    pub fn with_shared_ingress(mut self, image: Option<String>) -> Around {
+        self.shared_ingress = image;
         self
     }
 
@@ -189,6 +205,14 @@ impl hypershift::Surroundings for Around {
         crate::install::HOME.to_owned()
     }
 
+    fn sizing(&self) -> bool {
+        self.sizing
+    }
+
+    fn shared_ingress(&self) -> Option<String> {
+        self.shared_ingress.clone()
+    }
+
     fn preflight(&self) -> Option<Arc<dyn Preflight>> {
         self.preflight.clone()
     }
@@ -229,6 +253,14 @@ impl Surroundings for Around {
                 None => Verdict::Good,
             }
         })
+    }
+
+    fn openid<'a>(
+        &'a self,
+        issuer: &'a str,
+        ca: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<serde_json::Value, String>> {
+        Box::pin(async move { azure::openid::discover(&azure::Env::of_process(), issuer, ca).await })
     }
 
     fn kms<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Verdict> {

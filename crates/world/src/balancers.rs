@@ -7,6 +7,7 @@
 //! Which addresses are used is left to chance and to whether they can be bound, because several worlds may run beside
 //! each other. A Service keeps its address over restarts: it stands in its status.
 
+use crate::Intranet;
 use crate::cluster;
 use ek_controllers::LoadBalancers;
 use ek_engine::ClusterId;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +31,20 @@ pub struct Balancers {
     nodes: Nodes,
     random: clock::Random,
     open: Mutex<HashMap<String, Open>>,
+    /// Where internal ones are told of.
+    intranet: Option<Arc<Intranet>>,
     stop: CancellationToken,
+}
+
+/// Has a cloud provider make a balancer that only its own network reaches.
+const INTERNAL: &str = "service.beta.kubernetes.io/azure-load-balancer-internal";
+
+fn is_internal(service: &Value) -> bool {
+    service["metadata"]["annotations"][INTERNAL] == "true"
+}
+
+fn told(e: &crate::intranet::Error) -> Status {
+    Status::internal(reconcile::chain(e).to_string())
 }
 
 /// A balancer that listens.
@@ -96,7 +111,33 @@ fn wanted(service: &Value) -> Vec<u16> {
 
 impl Balancers {
     pub fn new(nodes: Nodes, random: clock::Random) -> Balancers {
-        Balancers { nodes, random, open: Mutex::default(), stop: CancellationToken::new() }
+        Balancers { nodes, random, open: Mutex::default(), intranet: None, stop: CancellationToken::new() }
+    }
+
+    /// Internal ones are load balancers of Azure as well, by whose address private links find them.
+    pub fn with_intranet(mut self, intranet: Arc<Intranet>) -> Balancers {
+        self.intranet = Some(intranet);
+        self
+    }
+
+    async fn tell(&self, service: &Value, ingress: &Value) -> Result<(), Status> {
+        let address = ingress["ip"].as_str().and_then(|ip| ip.parse().ok());
+        match (&self.intranet, address) {
+            (Some(i), Some(ip)) if is_internal(service) => {
+                i.balance(ip, &wanted(service)).await.map_err(|e| told(&e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn untell(&self, service: &Value) -> Result<(), Status> {
+        let open = self.open.lock().get(&key(service)).map(|o| o.address);
+        let said = service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str();
+        let address = open.or_else(|| said.and_then(|ip| ip.parse().ok()));
+        match (&self.intranet, address) {
+            (Some(i), Some(ip)) if is_internal(service) => i.unbalance(ip).await.map_err(|e| told(&e)),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn close(&self) {
@@ -187,7 +228,11 @@ impl LoadBalancers for Balancers {
     ) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             match ours(access) {
-                true => Ok(vec![self.place(service, &key(service)).await?]),
+                true => {
+                    let ingress = self.place(service, &key(service)).await?;
+                    self.tell(service, &ingress).await?;
+                    Ok(vec![ingress])
+                }
                 false => Ok(Vec::new()),
             }
         })
@@ -196,6 +241,7 @@ impl LoadBalancers for Balancers {
     fn release<'a>(&'a self, access: &'a Access, service: &'a Value) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             if ours(access) {
+                self.untell(service).await?;
                 self.open.lock().remove(&key(service));
             }
             Ok(())

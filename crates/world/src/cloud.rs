@@ -1,6 +1,6 @@
 //! Azure as this world has it: the simulator, a client of it, and a registry with releases.
 
-use crate::{Options, releases};
+use crate::{Intranet, Options, releases};
 use arm::ResourceId;
 use azure::credential::{Confidential, Entra, Proof};
 use azure::oci::{Images, OciError, Reference, ReferenceError};
@@ -34,6 +34,8 @@ pub enum Error {
     Http(#[from] azure::HttpError),
     #[error("cannot make the registry of releases: {what}")]
     Registry { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("cannot make the management cluster's network")]
+    Intranet(#[from] crate::intranet::Error),
     #[error("cannot name the releases")]
     Name(#[from] ReferenceError),
     #[error("cannot push a release")]
@@ -55,6 +57,8 @@ pub struct Cloud {
     pub releases: BTreeMap<String, String>,
     /// The identity that nodes read vaults as.
     pub vault_reader: String,
+    /// The network of management clusters.
+    pub intranet: std::sync::Arc<Intranet>,
     http: Http,
     reader: Secret,
 }
@@ -70,44 +74,55 @@ fn client_options() -> ClientOptions {
 }
 
 impl Cloud {
-    /// Of the options, the seed, the clock, the versions and whether it is to be kept matter.
+    /// Of the options, the seed, the clock, its pace, the versions and whether it is to be kept matter.
     pub async fn start(options: &Options, dir: &Path) -> Result<Cloud, Error> {
         let mut config = Config::local(options.seed);
         config.ca_file = Some(dir.join("azure-ca.pem"));
         config.clock = options.clock.clone();
         config.profile = options.profile;
+        config.scale = (options.azure_pace != 1.0).then_some(options.azure_pace);
         config.data_dir = options.dir.as_ref().map(|d| d.join("azure"));
         let sim = AzureSim::start(config).await?;
         let env = Env::parse(&sim.env());
         let Connected { client, subscription, .. } = connect(&env, client_options()).await?;
         let subscription = subscription.unwrap_or_else(|| sim.creds().subscription_id);
-        let registry = registry(&client, &env, &subscription).await?;
+        let http = Http::new(&HttpOptions::from_env(&env))?;
+        let images = Images::new(http.clone(), client.timing().clone())
+            .azure(client.credential().clone(), client.cloud());
+        // At the pace of a real Azure each of these takes its time, and none needs the other.
+        let releases = async {
+            let registry = registry(&client, &env, &subscription).await?;
+            let known = releases(&images, &registry, &options.versions).await?;
+            Ok::<_, Error>((registry, known))
+        };
+        let intranet = async { Ok::<_, Error>(Intranet::make(&client, &subscription).await?) };
+        let ((registry, releases), intranet) = futures::try_join!(releases, intranet)?;
         // Ours, as long as this Azure is; whoever looks for leaks does not mean it.
         if let Ok(scope) = ResourceId::subscription_scope(&subscription)
             && let Ok(group) = client.arm::<ResourceGroups>().id(&scope, GROUP)
         {
             sim.world().furnish(&group);
         }
-        let http = Http::new(&HttpOptions::from_env(&env))?;
-        let images = Images::new(http.clone(), client.timing().clone())
-            .azure(client.credential().clone(), client.cloud());
-        let mut known = BTreeMap::new();
-        for version in &options.versions {
-            let at = Reference::repository(&registry, "openshift/release")?.with_tag(version);
-            let digest = match images.resolve(&at).await {
-                Ok(there) => there,
-                Err(e) if e.is_not_found() => {
-                    release::make::push(&images, &at, &releases::payload(&registry, version)).await?
-                }
-                Err(e) => return Err(e.into()),
-            };
-            known.insert(version.clone(), format!("{registry}/openshift/release@{digest}"));
+        let intranet = std::sync::Arc::new(intranet);
+        for id in [&intranet.group, &intranet.network] {
+            sim.world().furnish(id);
         }
         let reader = Secret::new(client.timing().random.uuid());
         let (vault_reader, object) = sim.world().add_app("vault-reader", reader.expose(), Vec::new());
         sim.world().assign(&object, READ_SECRETS, &format!("/subscriptions/{subscription}"));
-        let releases = known;
-        Ok(Cloud { sim, client, env, subscription, images, registry, releases, vault_reader, http, reader })
+        Ok(Cloud {
+            sim,
+            client,
+            env,
+            subscription,
+            images,
+            registry,
+            releases,
+            vault_reader,
+            intranet,
+            http,
+            reader,
+        })
     }
 
     /// As programs of this world reach it.
@@ -162,6 +177,26 @@ impl Cloud {
     pub fn stop(&self) {
         self.sim.stop();
     }
+}
+
+/// Release images by version: those that the registry has, and those that it is given, all at once.
+async fn releases(
+    images: &Images,
+    registry: &str,
+    versions: &[String],
+) -> Result<BTreeMap<String, String>, Error> {
+    let all = versions.iter().map(|version| async move {
+        let at = Reference::repository(registry, "openshift/release")?.with_tag(version);
+        let digest = match images.resolve(&at).await {
+            Ok(there) => there,
+            Err(e) if e.is_not_found() => {
+                release::make::push(images, &at, &releases::payload(registry, version)).await?
+            }
+            Err(e) => return Err(e.into()),
+        };
+        Ok::<_, Error>((version.clone(), format!("{registry}/openshift/release@{digest}")))
+    });
+    Ok(futures::future::try_join_all(all).await?.into_iter().collect())
 }
 
 /// A registry that we may push to; its host.

@@ -84,7 +84,8 @@ impl Management {
         let uploads = Arc::new(backup::EtcdBackup::new(cloud));
         with.programs.register_where(OURS, gate::serves("etcd-backup"), uploads);
         let nodes = Nodes::new(server.host(), with);
-        let balancers = Arc::new(Balancers::new(nodes.clone(), server.host().random().clone()));
+        let balancers = Balancers::new(nodes.clone(), server.host().random().clone());
+        let balancers = Arc::new(balancers.with_intranet(cloud.intranet.clone()));
         let mut controllers = nodes.controllers();
         controllers.extend(ek_controllers::all(ek_controllers::Options {
             load_balancers: Some(balancers.clone()),

@@ -133,9 +133,12 @@ where
     C::Future: Send + Unpin + 'static,
 {
     let failed = |e| Error::Client { path: of.to_owned(), source: Box::new(e) };
-    // One connection for all: an operator of a guest has some thirty watches.
+    // One connection for all: an operator of a guest has some thirty watches. There is no session to go on with, so
+    // nothing needs room for two hundred of them.
+    let mut tls = config.rustls_client_config().map_err(failed)?;
+    tls.resumption = rustls::client::Resumption::disabled();
     let https = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config().map_err(failed)?)
+        .with_tls_config(tls)
         .https_only()
         .enable_http2()
         .wrap_connector(connector);

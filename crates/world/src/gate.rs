@@ -14,19 +14,61 @@ use std::sync::Arc;
 /// Counts the operators' pods of each namespace: while a rollout replaces one, there are two.
 pub(crate) struct Gate {
     pub(crate) tenants: Arc<Tenants>,
+    /// The same namespaces, for the controllers of private links.
+    pub(crate) links: Arc<Tenants>,
     pods: Mutex<HashMap<String, usize>>,
+    /// The pods themselves, the newest last.
+    known: Mutex<HashMap<String, Vec<ProgramContext>>>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Arc<Gate> {
-        Arc::new(Gate { tenants: Tenants::admitted(), pods: Mutex::default() })
+        Arc::new(Gate {
+            tenants: Tenants::admitted(),
+            links: Tenants::admitted(),
+            pods: Mutex::default(),
+            known: Mutex::default(),
+        })
     }
 
     fn enter(self: &Arc<Gate>, namespace: &str) -> Inside {
         let mut pods = self.pods.lock();
         *pods.entry(namespace.to_owned()).or_default() += 1;
         self.tenants.admit(namespace);
+        self.links.admit(namespace);
         Inside { gate: self.clone(), namespace: namespace.to_owned() }
+    }
+}
+
+impl Gate {
+    fn know(self: &Arc<Gate>, ctx: &ProgramContext) -> Known {
+        let namespace = ctx.namespace().to_owned();
+        self.known.lock().entry(namespace.clone()).or_default().push(ctx.clone());
+        Known { gate: self.clone(), namespace, pod: ctx.pod().to_owned() }
+    }
+
+    /// The operator's pod in a namespace.
+    pub(crate) fn pod(&self, namespace: &str) -> Option<ProgramContext> {
+        self.known.lock().get(namespace).and_then(|p| p.last().cloned())
+    }
+}
+
+/// A pod that can be asked for its files.
+struct Known {
+    gate: Arc<Gate>,
+    namespace: String,
+    pod: String,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let mut known = self.gate.known.lock();
+        if let Some(list) = known.get_mut(&self.namespace) {
+            list.retain(|p| p.pod() != self.pod);
+            if list.is_empty() {
+                known.remove(&self.namespace);
+            }
+        }
     }
 }
 
@@ -44,6 +86,7 @@ impl Drop for Inside {
             if *count == 0 {
                 pods.remove(&self.namespace);
                 self.gate.tenants.dismiss(&self.namespace);
+                self.gate.links.dismiss(&self.namespace);
             }
         }
     }
@@ -56,6 +99,7 @@ impl Program for ControlPlaneOperator {
     fn run(&self, ctx: ProgramContext) -> BoxFuture<'static, i32> {
         let gate = self.0.clone();
         Box::pin(async move {
+            let _known = gate.know(&ctx);
             let _inside = gate.enter(ctx.namespace());
             ctx.log("control planes of this namespace are served by the operator of this process");
             match ctx.listener(health_port(&ctx)).await {

@@ -27,7 +27,11 @@ pub struct Direct;
 
 impl Dial for Direct {
     fn dial<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
-        Box::pin(TcpStream::connect((host, port)))
+        Box::pin(async move {
+            let tcp = TcpStream::connect((host, port)).await?;
+            tcp.set_nodelay(true)?;
+            Ok(tcp)
+        })
     }
 }
 

@@ -150,6 +150,7 @@ async fn proxy(ctx: &ProgramContext) -> Result<(), String> {
             continue;
         };
         let Ok(slot) = slots.clone().try_acquire_owned() else { continue };
+        let _ = tcp.set_nodelay(true);
         let (acceptor, connector, ctx) = (certificate.acceptor(), connector.clone(), ctx.clone());
         tokio::spawn(async move {
             let _slot = slot;

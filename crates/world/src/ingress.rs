@@ -123,10 +123,13 @@ impl Dial for Ingress {
     /// An address is dialled as it is; a name leads to the router.
     fn dial<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
         Box::pin(async move {
-            match host.parse::<std::net::IpAddr>() {
-                Ok(ip) => TcpStream::connect(SocketAddr::from((ip, port))).await,
-                Err(_) => TcpStream::connect(self.0.address).await,
-            }
+            let address = match host.parse::<std::net::IpAddr>() {
+                Ok(ip) => SocketAddr::from((ip, port)),
+                Err(_) => self.0.address,
+            };
+            let tcp = TcpStream::connect(address).await?;
+            tcp.set_nodelay(true)?;
+            Ok(tcp)
         })
     }
 }

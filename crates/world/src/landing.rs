@@ -118,7 +118,6 @@ impl Landing {
             security_group: None,
             identities,
             assign: Some(Assign { custom: false, dns_group: DNS_GROUP.to_owned(), image_registry: true }),
-            private: false,
             nat_subnet: None,
             adopt: false,
         };

@@ -11,8 +11,8 @@
 //!
 //! Everything is joined by protocols: the operators know a Kubernetes client and Azure's endpoints, releases are read
 //! from a registry, and a guest's API is asked where it is published. What is made here and nowhere else is the
-//! composition, and the two things a cloud would give: addresses for Services of type LoadBalancer ([`balancers`]) and
-//! names that lead to Routes ([`ingress`]).
+//! composition, and the two things a cloud would give: addresses for Services of type LoadBalancer ([`balancers`],
+//! and [`intranet`] for those that Azure should know) and names that lead to Routes ([`ingress`]).
 //!
 //! What is simulated: containers without a program walk through stages (their pods carry `zaffre.io/simulated`), and
 //! images of releases are names that nobody pulls.
@@ -37,8 +37,10 @@ pub mod health;
 mod ignition;
 pub mod ingress;
 pub mod install;
+pub mod intranet;
 pub mod kubeconfig;
 pub mod landing;
+pub mod links;
 mod machinery;
 pub mod operators;
 mod payload;
@@ -51,7 +53,9 @@ pub use around::{Around, boot_images};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
+pub use intranet::Intranet;
 pub use landing::{Flavour, Landing};
+pub use links::Linking;
 pub use operators::{Ground, Keeping, Operators};
 
 use clock::{Random, SharedClock};
@@ -94,6 +98,8 @@ pub struct Options {
     pub pace: Pace,
     /// How long Azure takes for things.
     pub profile: azure_sim::Profile,
+    /// How many times as fast as the machine's clock Azure's runs.
+    pub azure_pace: f64,
     /// The same seed gives the same Azure.
     pub seed: u64,
     /// Nodes of the management cluster in each of its three zones. A control plane has some forty pods, a node takes
@@ -105,6 +111,10 @@ pub struct Options {
     /// Whether the operators run in this process. If not, their pods answer health checks and do nothing: somebody else
     /// does their work, as processes.
     pub operators: bool,
+    /// Whether clusters are sorted by their number of nodes.
+    pub sizing: bool,
+    /// Whether public clusters with managed identities share a router.
+    pub shared_ingress: bool,
 }
 
 impl Default for Options {
@@ -113,11 +123,14 @@ impl Default for Options {
             dir: None,
             pace: Pace::Instant,
             profile: azure_sim::Profile::Instant,
+            azure_pace: 1.0,
             seed: 7,
             nodes_per_zone: 1,
             versions: releases::VERSIONS.map(str::to_owned).into(),
             clock: clock::system(),
             operators: true,
+            sizing: false,
+            shared_ingress: false,
         }
     }
 }
@@ -152,7 +165,7 @@ pub struct World {
     boots: Option<JoinHandle<()>>,
     dir: PathBuf,
     /// Removed at the end.
-    _scratch: Option<tempfile::TempDir>,
+    scratch: Option<tempfile::TempDir>,
 }
 
 impl World {
@@ -205,13 +218,19 @@ impl World {
             cloud.image("zaffre"),
         );
         let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
-        let around = around.with_verdicts(verdicts::Verdicts::new(&cloud, &dir));
+        let around = around.with_verdicts(verdicts::Verdicts::new(&cloud, &dir)).with_sizing(options.sizing);
+        // Any release's will do; a newer one would roll it for nothing.
+        let router = options.versions.first().and_then(|version| {
+            releases::payload(&cloud.registry, version).images.get("haproxy-router").cloned()
+        });
+        let around = around.with_shared_ingress(router.filter(|_| options.shared_ingress));
         let around = Arc::new(around.with_releases(releases));
         let ground = Ground {
             served,
             around,
             tenants: management.gate.tenants.clone(),
             machines: Some(machinery::keeping(&management.machinery)),
+            links: Some(links::linking(&management.gate, &cloud.intranet, &cloud.client, cloud.azure())),
             clock: options.clock.clone(),
             random,
         };
@@ -236,19 +255,7 @@ impl World {
             patience: options.pace.patience(),
         };
         let boots = alone.then(|| tokio::spawn(boot::Boots::run(machines, stop.clone())));
-        Ok(World {
-            cloud,
-            names,
-            management,
-            ingress,
-            ground,
-            operators,
-            stop,
-            watches,
-            boots,
-            dir,
-            _scratch: scratch,
-        })
+        Ok(World { cloud, names, management, ingress, ground, operators, stop, watches, boots, dir, scratch })
     }
 
     /// The management cluster.
@@ -316,8 +323,9 @@ impl World {
         &self.dir
     }
 
-    /// Stops everything: operators first, so that nothing is written about pods that only end because we do.
-    pub async fn stop(self) {
+    /// Stops everything: operators first, so that nothing is written about pods that only end because we do. What is left
+    /// is the directory, if it was a passing one, and goes when it is dropped.
+    pub async fn stop(self) -> Option<tempfile::TempDir> {
         self.operators.into_inner().stop().await;
         self.stop.cancel();
         let _ = self.watches.await;
@@ -331,6 +339,7 @@ impl World {
         if owner {
             self.cloud.stop();
         }
+        self.scratch
     }
 }
 

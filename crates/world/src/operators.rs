@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How often machines that are ready are looked for in Azure: a world is watched by people who are not patient.
-const LOOK: SignedDuration = SignedDuration::from_secs(10);
+pub const LOOK: SignedDuration = SignedDuration::from_secs(10);
 
 /// What operators stand on, and what outlives them.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub struct Ground {
     pub tenants: Arc<Tenants>,
     /// Nothing: somebody else keeps machines.
     pub machines: Option<Keeping>,
+    /// Nothing: private links are not made.
+    pub links: Option<crate::Linking>,
     pub clock: SharedClock,
     pub random: Random,
 }
@@ -103,6 +105,24 @@ impl Operators {
             };
             machines::operate::start(&mut runtime, client, setup)
         });
+        if let Some(crate::Linking { management, clouds, tenants }) = ground.links.clone() {
+            let (clock, random) = (ground.clock.clone(), &ground.random);
+            let options = private_link::operate::options();
+            let services =
+                private_link::operate::Services { clock, random, metrics: &metrics, management, options };
+            private_link::operate::start_services(&mut runtime, client, services);
+            let (clock, namespace) = (ground.clock.clone(), None);
+            let endpoints = private_link::operate::Endpoints {
+                clock,
+                random,
+                metrics: &metrics,
+                clouds,
+                tenants,
+                namespace,
+                options,
+            };
+            private_link::operate::start_endpoints(&mut runtime, client, endpoints);
+        }
         let stop = CancellationToken::new();
         let pools = operator.node_pools().cloned();
         (Operators { clusters, planes, pools, machines, metrics, stop, running: None }, runtime)

@@ -96,6 +96,14 @@ impl Sample {
         self
     }
 
+    /// It can be reached from its own network, and from elsewhere or not: `PublicAndPrivate`, `Private`.
+    pub fn private(mut self, topology: &str) -> Sample {
+        let azure = &mut self.cluster["spec"]["platform"]["azure"];
+        azure["topology"] = json!(topology);
+        azure["private"] = json!({"type": "PrivateLink"});
+        self
+    }
+
     pub fn highly_available(mut self) -> Sample {
         self.cluster["spec"]["controllerAvailabilityPolicy"] = json!("HighlyAvailable");
         self

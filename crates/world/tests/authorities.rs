@@ -59,7 +59,10 @@ async fn authorities_are_replaced_under_a_running_watch() {
     let before = kit.kubeconfig("demo").await;
     let old_root = root(&kit, &plane).await;
     assert_eq!(old_root.len(), 1);
-    let Some(kubectl) = Kubectl::new(&kit, "before", &before) else { return kit.world.stop().await };
+    let Some(kubectl) = Kubectl::new(&kit, "before", &before) else {
+        kit.world.stop().await;
+        return;
+    };
     let kubectl = Arc::new(kubectl);
     let (out, err) = (kit.world.dir().join("watch.out"), kit.world.dir().join("watch.err"));
     let stop = Arc::new(AtomicBool::new(false));

@@ -109,7 +109,9 @@ async fn a_cluster_comes_back_from_a_snapshot() {
     let url = o.data["status"]["snapshotURL"].as_str().unwrap().to_owned();
     let blob = url.split_once("/etcd/").unwrap().1.to_owned();
     assert!(container.head(&blob).await.unwrap().is_some_and(|b| b.size > 1000), "{url}");
-    kit.until("demo", "the backup is told", |s| is_true(s, "EtcdBackupSucceeded")).await;
+    let told =
+        |s: &Value| is_true(s, "EtcdBackupSucceeded") && s["lastSuccessfulEtcdBackupURL"] == url.as_str();
+    kit.until("demo", "the backup is told", told).await;
     note(&kit, "demo", "late").await;
 
     // Clusters that are to begin from what is damaged, or not there, say so and begin from nothing else.

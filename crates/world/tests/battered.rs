@@ -1,153 +1,201 @@
-//! The whole life of a cluster under operators that die all the time.
+//! The whole life of a cluster with nodes under operators that die all the time.
 //!
 //! `testkit::adversarial` attacks one point per scenario, and each scenario would be a whole cluster: an hour. This is the
-//! same question in one life: the first time that either operator makes a sort of write it never hears the answer, and the
-//! second time both die on the spot and others begin who know only what is stored. Sorts are not listed: whatever they
-//! write is attacked. What is there when the cluster is complete must be what a life without trouble has, and
-//! nothing may be left at the end.
+//! same question in one life: created to nodes that are Ready, upgraded by replacing them, and removed, while every sort
+//! of request meets both [blows](crate::attacks) in each of the three parts. What is there when the cluster is complete
+//! must be what a life without trouble has, in Azure there is never more than its machines are made of once all is
+//! settled, and nothing may be left at the end.
 
-use crate::kit::{Kit, is_true, says};
+use crate::attacks::Attacks;
+use crate::kit::{DEADLINE, Kit, is_true, says};
 use crate::remains::Remains;
-use kube::client::Body;
-use parking_lot::Mutex;
-use serde_json::Value;
+use hypershift::kinds;
+use kube::api::ListParams;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use tokio::sync::mpsc;
+use std::time::{Duration, Instant};
 use world::Flavour;
+use world::sample::Sample;
 
-type Failed = tower::BoxError;
+/// The landing is made for a cluster of this name.
+const NAME: &str = "land";
+const PLANE: &str = "clusters-land";
+const NODES: usize = 2;
 
-/// What is attacked, and what came of it.
-#[derive(Default)]
-struct Attacks {
-    /// How often a sort of write was met.
-    met: Mutex<BTreeMap<String, usize>>,
-    lost: Mutex<Vec<String>>,
-    killed: Mutex<Vec<String>>,
+/// What a complete cluster is made of; what chance names goes by its kind and number.
+fn shape(of: &Remains) -> BTreeMap<String, usize> {
+    let ours = of.objects.iter().filter(|o| o.contains(PLANE) || o.contains(&format!("clusters/{NAME}")));
+    let passing = ["Pod ", "ReplicaSet ", "ControllerRevision ", "Endpoint", "Job "];
+    let mut all = BTreeMap::new();
+    for o in ours.filter(|o| !passing.iter().any(|k| o.starts_with(k))) {
+        // Hashes of what nodes boot with follow the address of the API, which is drawn.
+        let drawn = [
+            "Machine ",
+            "MachineSet ",
+            "AzureMachine ",
+            "Secret clusters-land/token-np-",
+            "Secret clusters-land/user-data-np-",
+        ];
+        let name = drawn.iter().find(|k| o.starts_with(*k)).map_or(o.as_str(), |k| k.trim());
+        *all.entry(name.to_owned()).or_default() += 1;
+    }
+    all
 }
 
-/// `PATCH deployments`, `PATCH hostedclusters/status`; nothing for questions.
-fn sort(request: &http::Request<Body>) -> Option<String> {
-    if request.method() == http::Method::GET {
-        return None;
-    }
-    let path = request.uri().path();
-    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    // After `api/v1` or `apis/group/version`.
-    let mut rest = parts.get(if parts.first() == Some(&"api") { 2 } else { 3 }..)?;
-    if rest.first() == Some(&"namespaces") && rest.len() > 2 {
-        rest = &rest[2..];
-    }
-    let sub = rest.get(2).map(|s| format!("/{s}")).unwrap_or_default();
-    Some(format!("{} {}{sub}", request.method(), rest.first()?))
-}
-
-/// A client through which the operators' writes are attacked. Who dies says so on `deaths`.
-fn under_attack(client: kube::Client, attacks: Arc<Attacks>, deaths: mpsc::Sender<()>) -> kube::Client {
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let (client, attacks, deaths) = (client.clone(), attacks.clone(), deaths.clone());
-        async move {
-            let Some(sort) = sort(&request) else { return client.send(request).await.map_err(Failed::from) };
-            // Leases and events are nobody's state.
-            let answer = client.send(request).await.map_err(Failed::from)?;
-            let met = {
-                let mut all = attacks.met.lock();
-                let met = all.entry(sort.clone()).or_default();
-                *met += 1;
-                *met
-            };
-            match met {
-                1 => {
-                    attacks.lost.lock().push(sort.clone());
-                    Err(Failed::from(format!("the answer to {sort} is lost")))
-                }
-                2 => {
-                    attacks.killed.lock().push(sort);
-                    let _ = deaths.send(()).await;
-                    // Nobody is there any more to hear it.
-                    std::future::pending().await
-                }
-                _ => Ok(answer),
-            }
+/// Machines, interfaces and disks that stand in Azure, by sort.
+fn standing(kit: &Kit) -> BTreeMap<String, usize> {
+    let left = kit.world.cloud().sim.world().leaks();
+    let mut all = BTreeMap::new();
+    for id in left["value"].as_array().unwrap().iter().filter_map(|l| l["id"].as_str()) {
+        let sort = id.rsplit('/').nth(1).unwrap_or_default();
+        if ["virtualMachines", "networkInterfaces", "disks"].contains(&sort) {
+            *all.entry(sort.to_owned()).or_default() += 1;
         }
-    });
-    kube::Client::new(service, "default")
+    }
+    all
 }
 
-/// What a complete cluster is made of; what chance names goes by its kind.
-fn shape(of: &Remains, name: &str) -> BTreeSet<String> {
-    let plane = format!("clusters-{name}");
-    let ours = of.objects.iter().filter(|o| o.contains(&plane) || o.contains(&format!("clusters/{name}")));
-    let ours = ours.filter(|o| {
-        !["Pod ", "ReplicaSet ", "ControllerRevision ", "Endpoint", "Job "].iter().any(|k| o.starts_with(k))
-    });
-    ours.map(|o| o.replace(name, "<name>")).collect()
+/// Waits until Azure has what the pool's machines are made of and nothing else.
+async fn nothing_more(kit: &Kit, when: &str) {
+    let wanted: BTreeMap<String, usize> =
+        ["virtualMachines", "networkInterfaces", "disks"].map(|s| (s.to_owned(), NODES)).into();
+    let wait = async {
+        loop {
+            let machines = kit.api(&kinds::MACHINE, PLANE).list_metadata(&ListParams::default()).await;
+            if standing(kit) == wanted && machines.unwrap().items.len() == NODES {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    if tokio::time::timeout(DEADLINE, wait).await.is_err() {
+        kit.tell().await;
+        panic!("{when}: {:?} stand in Azure", standing(kit));
+    }
 }
 
-async fn complete(kit: &Kit, name: &str) -> BTreeSet<String> {
+async fn at(kit: &Kit, version: &str) {
     let so = |s: &Value| {
         is_true(s, "Available")
             && says(s, "Degraded", "False", &[])
             && is_true(s, "ReconciliationSucceeded")
             && s["kubeadminPassword"]["name"].is_string()
             && s["controlPlaneVersion"]["history"][0]["state"] == "Completed"
+            && s["controlPlaneVersion"]["history"][0]["version"] == version
     };
-    kit.until(name, "complete", so).await;
-    shape(&Remains::of(kit).await, name)
+    kit.until(NAME, &format!("complete at {version}"), so).await;
+}
+
+async fn nodes_at(kit: &Kit, version: &str) {
+    kit.until_pool("np", &format!("nodes at {version}"), |s| {
+        is_true(s, "Ready")
+            && is_true(s, "AllNodesHealthy")
+            && s["version"] == version
+            && says(s, "UpdatingVersion", "False", &[])
+            && s["nodesInfo"]["nodeVersions"][0]["readyNodeCount"] == NODES
+    })
+    .await;
+}
+
+async fn create(kit: &Kit) -> BTreeMap<String, usize> {
+    Sample::new(&kit.world, &kit.landing, NAME, "4.20.1").unwrap().create(&kit.world).await.unwrap();
+    kit.put(&kinds::POOL, kit.pool("np", "4.20.1", NODES as u32)).await;
+    at(kit, "4.20.1").await;
+    nodes_at(kit, "4.20.1").await;
+    nothing_more(kit, "created").await;
+    shape(&Remains::of(kit).await)
+}
+
+async fn upgrade(kit: &Kit) {
+    let old = kit.machines();
+    let image = kit.world.cloud().release("4.21.0").unwrap();
+    let wish = json!({"spec": {"release": {"image": image}}});
+    kit.patch(NAME, wish.clone()).await;
+    at(kit, "4.21.0").await;
+    kit.change_pool("np", wish).await;
+    nodes_at(kit, "4.21.0").await;
+    nothing_more(kit, "upgraded").await;
+    assert!(kit.machines().is_disjoint(&old), "every machine was replaced");
+}
+
+async fn end(kit: &Kit) {
+    kit.delete(NAME).await;
+    kit.gone(NAME).await;
+    assert_eq!(standing(kit), BTreeMap::new());
+    for input in ["pull-secret", "ssh-key", "sa-key"] {
+        let secrets = kit.api(&kinds::SECRET, "clusters");
+        secrets.delete(&format!("{NAME}-{input}"), &Default::default()).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_life_under_operators_that_die_after_every_sort_of_write() {
+async fn a_life_with_nodes_under_operators_that_die_after_every_sort_of_request() {
     let kit = Kit::start(Flavour::Workload).await;
     let before = Remains::of(&kit).await;
-    kit.sample("calm").create(&kit.world).await.unwrap();
-    let expected = complete(&kit, "calm").await;
-    kit.delete("calm").await;
-    kit.gone("calm").await;
+    let begun = Instant::now();
+    let expected = create(&kit).await;
+    end(&kit).await;
+    eprintln!("without trouble: {:?}", begun.elapsed());
 
-    let attacks = Arc::new(Attacks::default());
-    let (deaths, mut died) = mpsc::channel(64);
-    let client = under_attack(kit.world.client(), attacks.clone(), deaths);
-    kit.world.replace_operators(&client);
+    let (attacks, died) = Attacks::new();
     let life = async {
-        kit.sample("hard").create(&kit.world).await.unwrap();
-        let found = complete(&kit, "hard").await;
-        let kills = attacks.killed.lock().len();
-        kit.delete("hard").await;
-        kit.gone("hard").await;
-        (found, kills)
-    };
-    let resurrection = async {
-        while died.recv().await.is_some() {
-            kit.world.replace_operators(&client);
+        for part in ["create", "upgrade", "end"] {
+            attacks.enter(&kit, part);
+            match part {
+                "create" => {
+                    let found = create(&kit).await;
+                    let differ = |a: &BTreeMap<String, usize>, b: &BTreeMap<String, usize>| {
+                        a.iter().filter(|(k, n)| b.get(*k) != Some(*n)).map(|(k, _)| k.clone()).collect()
+                    };
+                    let (more, less): (Vec<_>, Vec<_>) =
+                        (differ(&found, &expected), differ(&expected, &found));
+                    assert!(more.is_empty() && less.is_empty(), "more: {more:#?}\nless: {less:#?}");
+                }
+                "upgrade" => upgrade(&kit).await,
+                _ => end(&kit).await,
+            }
+            eprintln!("{part}: {:?}", begun.elapsed());
         }
     };
-    let (found, kills) = tokio::select! {
-        life = Box::pin(life) => life,
-        () = resurrection => unreachable!("the client holds the sender"),
-    };
-    let more: Vec<&String> = found.difference(&expected).collect();
-    let less: Vec<&String> = expected.difference(&found).collect();
-    assert!(more.is_empty() && less.is_empty(), "more: {more:#?}\nless: {less:#?}");
-    let (lost, killed) = (attacks.lost.lock().clone(), attacks.killed.lock().clone());
-    eprintln!("answers lost: {lost:?}\nkilled at: {killed:?}");
-    // Both operators, at the beginning and at the end.
-    for sort in [
-        "deployments",
-        "statefulsets",
-        "secrets",
-        "hostedcontrolplanes",
-        "hostedcontrolplanes/status",
-        "hostedclusters/status",
+    attacks.while_(&kit, died, Box::pin(life)).await;
+    attacks.cease(&kit);
+    let (lost, killed) = (attacks.lost(), attacks.killed());
+    eprintln!("{} answers lost: {lost:#?}\n{} deaths: {killed:#?}", lost.len(), killed.len());
+    // Every operator, in every part.
+    for point in [
+        "create: PATCH deployments",
+        "create: PATCH statefulsets",
+        "create: PATCH hostedclusters/status",
+        "create: PATCH hostedcontrolplanes",
+        "create: PATCH hostedcontrolplanes/status",
+        "create: PATCH nodepools/status",
+        "create: POST machines",
+        "create: POST azuremachines",
+        "create: azure PUT networkInterfaces",
+        "create: azure PUT virtualMachines",
+        "create: guest PATCH nodes",
+        "upgrade: PATCH deployments",
+        "upgrade: PATCH nodepools/status",
+        "upgrade: POST machines",
+        "upgrade: azure PUT virtualMachines",
+        "upgrade: azure DELETE virtualMachines",
+        "upgrade: azure DELETE networkInterfaces",
+        "upgrade: guest PATCH nodes",
+        "upgrade: guest DELETE nodes",
+        "end: azure DELETE virtualMachines",
+        "end: azure DELETE disks",
     ] {
-        assert!(
-            killed.iter().any(|k| k.ends_with(&format!(" {sort}"))),
-            "{sort} was never attacked: {killed:?}"
-        );
+        // Its answer was lost, or somebody died at it: a call whose answer was lost is not always made again, since what it
+        // was for may have come about without it.
+        let attacked = lost.iter().chain(&killed).any(|k| k == point);
+        assert!(attacked, "nobody was attacked at {point}: {killed:#?}");
     }
-    assert!(kills >= 12, "{killed:?}");
-    assert!(lost.iter().any(|l| l.starts_with("DELETE")), "{lost:?}");
-    Remains::of(&kit).await.assert_clean_since(&before, &["calm", "hard"]);
+    assert!(killed.len() >= 60, "{killed:#?}");
+    let of = |list: &[String], words: &str| {
+        list.iter().filter(|l| l.contains(words)).collect::<BTreeSet<_>>().len()
+    };
+    assert!(of(&lost, "azure PUT") >= 2 && of(&lost, "azure DELETE") >= 3, "{lost:#?}");
+    assert!(of(&lost, "DELETE") > of(&lost, "azure DELETE"), "{lost:#?}");
+    Remains::of(&kit).await.assert_clean_since(&before, &[]);
     kit.world.stop().await;
 }

@@ -1,31 +1,109 @@
 //! The life of a cluster in any management cluster that a kubeconfig names.
 //!
-//! `ZAFFRE_KUBECONFIG=<file> cargo test -p world --test main external` applies our kinds there, runs both operators here and
+//! `ZAFFRE_KUBECONFIG=<file> cargo test -p world --test main external` applies our kinds there, runs the operators here and
 //! walks as far as that cluster's nodes go: with nodes that cannot pull the images, or that only simulate pods, a guest's
-//! API cannot answer, and the walk says so and ends with the deletion. The Azure is a simulated one, in this process. The
-//! definitions, and the namespaces `clusters` and `hypershift`, stay there afterwards.
+//! API cannot answer, and the walk says so and ends with the deletion. The Azure is a simulated one, in this process: a
+//! node pool becomes machines in it, and these become nodes where a world boots them. The definitions, and the
+//! namespaces `clusters` and `hypershift`, stay there afterwards.
 
-use crate::kit::{DEADLINE, Kit, POD, is_true};
+use crate::kit::{DEADLINE, Kit, POD, condition, is_true};
+use apis::capz::AzureClusterIdentity;
 use control_plane::operate::Tenants;
+use futures::future::BoxFuture;
 use hypershift::kinds;
 use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use machines::{Clouds, Reach, Unreachable};
 use reconcile::Kind;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use world::sample::{NAMESPACE, Sample};
-use world::{Around, Cloud, Flavour, Ground, Landing, Operators, Options};
+use world::{Around, Cloud, Flavour, Ground, Keeping, Landing, Operators, Options};
 
 /// How far it went.
 #[derive(Debug, PartialEq, Eq)]
 enum Reached {
     /// Everything is applied, and the nodes cannot run it.
     Made { why: String },
-    /// The guest's API answers.
+    /// The guest's API answers, and a pool has machines.
     Answering,
+    /// The machines are nodes.
+    Joined,
+}
+
+/// The guest by its administrator's kubeconfig: Services of the cluster have no names out here.
+struct Outside(kube::Client);
+
+impl Reach for Outside {
+    fn guest<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<kube::Client, Unreachable>> {
+        Box::pin(
+            async move { guest(&self.0).await.ok_or_else(|| Unreachable("it has no kubeconfig".into())) },
+        )
+    }
+}
+
+/// Who may do everything in the simulated Azure.
+struct Owner(azure::Client);
+
+impl Clouds for Owner {
+    fn client<'a>(
+        &'a self,
+        _: &'a AzureClusterIdentity,
+    ) -> BoxFuture<'a, Result<azure::Client, Unreachable>> {
+        Box::pin(async move { Ok(self.0.clone()) })
+    }
+}
+
+async fn guest(client: &kube::Client) -> Option<kube::Client> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let secret = secrets.get_opt("outside-admin-kubeconfig").await.unwrap()?;
+    let admin = String::from_utf8(secret.data?["kubeconfig"].0.clone()).unwrap();
+    Some(self::client(&admin).await)
+}
+
+fn pool(landing: &Landing, release: &str) -> Value {
+    json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
+        "metadata": {"name": "outside", "namespace": NAMESPACE}, "spec": {
+            "clusterName": "outside", "replicas": 1, "release": {"image": release},
+            "management": {"upgradeType": "Replace", "autoRepair": false},
+            "platform": {"type": "Azure", "azure": {"vmSize": "Standard_D4s_v5", "availabilityZone": "1",
+                "image": {"type": "AzureMarketplace"}, "osDisk": {"sizeGiB": 120, "diskStorageAccountType": "Premium_LRS"},
+                "subnetID": landing.layout.subnet}}}})
+}
+
+/// What is left of machines in Azure.
+fn machines(cloud: &Cloud) -> Vec<String> {
+    let left = cloud.sim.world().leaks();
+    let all = left["value"].as_array().unwrap().iter().filter_map(|l| l["id"].as_str().map(str::to_owned));
+    let parts = ["/virtualMachines/", "/networkInterfaces/", "/disks/"];
+    all.filter(|id| parts.iter().any(|p| id.contains(p))).collect()
+}
+
+/// From a pool to machines, and to nodes where they boot.
+async fn with_nodes(client: &kube::Client, boots: bool) -> Reached {
+    let pools = kinds::POOL.api(client, NAMESPACE);
+    let so = |kind: &str, reason: &str| {
+        let (kind, reason) = (kind.to_owned(), reason.to_owned());
+        move |o: Option<&DynamicObject>| {
+            o.is_some_and(|o| {
+                is_true(&o.data["status"], &kind)
+                    || condition(&o.data["status"], &kind)["reason"] == reason.as_str()
+            })
+        }
+    };
+    if !boots {
+        // It runs in Azure, and nobody is at home in it.
+        until(pools, "outside", "machines", so("AllNodesHealthy", "NodeProvisioning")).await;
+        return Reached::Answering;
+    }
+    until(pools, "outside", "nodes", so("AllNodesHealthy", "")).await;
+    let nodes =
+        Api::<Node>::all(guest(client).await.unwrap()).list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(nodes.len(), 1);
+    Reached::Joined
 }
 
 async fn client(config: &str) -> kube::Client {
@@ -87,7 +165,7 @@ async fn as_far_as_it_goes(client: &kube::Client, plane: &str) -> Reached {
     }
 }
 
-async fn walk(config: &str, cloud: &Cloud, dir: &Path) -> Reached {
+async fn walk(config: &str, cloud: &Cloud, dir: &Path, boots: bool) -> Reached {
     let client = client(config).await;
     let served = world::install::install(&client).await.unwrap();
     let (clock, random) = (clock::system(), clock::Random::from_os());
@@ -100,27 +178,53 @@ async fn walk(config: &str, cloud: &Cloud, dir: &Path) -> Reached {
     );
     let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
     let around = Arc::new(around);
-    let ground = Ground { served, around, tenants: Tenants::all(), machines: None, clock, random };
+    let keeping = Keeping {
+        tenants: Tenants::all(),
+        reach: Arc::new(Outside(client.clone())),
+        clouds: Arc::new(Owner(cloud.client.clone())),
+    };
+    let ground = Ground {
+        served,
+        around,
+        tenants: Tenants::all(),
+        machines: Some(keeping),
+        links: None,
+        clock,
+        random,
+    };
     let operators = Operators::start(&ground, &client);
     let landing = Landing::make(cloud, dir, "outside", Flavour::Workload).await.unwrap();
-    let outside = Sample::of(&landing, "outside", cloud.release("4.19.3").unwrap());
+    let release = cloud.release("4.20.1").unwrap();
+    let outside = Sample::of(&landing, "outside", release);
     outside.create_in(&client).await.unwrap();
+    let pool = serde_json::from_value(pool(&landing, release)).unwrap();
+    kinds::POOL.api(&client, NAMESPACE).create(&Default::default(), &pool).await.unwrap();
     let plane = outside.plane();
     let there = |o: Option<&DynamicObject>| o.is_some();
     until(kinds::PLANE.api(&client, &plane), "outside", "made", there).await;
     until(crate::kit::STATEFUL_SET.api(&client, &plane), "etcd", "made", there).await;
-    let reached = as_far_as_it_goes(&client, &plane).await;
+    let mut reached = as_far_as_it_goes(&client, &plane).await;
     if reached == Reached::Answering {
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-        let secret = secrets.get("outside-admin-kubeconfig").await.unwrap();
-        let admin = String::from_utf8(secret.data.unwrap()["kubeconfig"].0.clone()).unwrap();
-        let spaces: Api<Namespace> = Api::all(self::client(&admin).await);
+        let spaces: Api<Namespace> = Api::all(guest(&client).await.unwrap());
         let shop = serde_json::from_value(json!({"metadata": {"name": "shop"}})).unwrap();
         spaces.create(&Default::default(), &shop).await.unwrap();
+        reached = with_nodes(&client, boots).await;
+        assert!(
+            machines(cloud).iter().any(|m| m.contains("/virtualMachines/outside-")),
+            "{:?}",
+            machines(cloud)
+        );
+    } else {
+        let waits = |o: Option<&DynamicObject>| {
+            o.is_some_and(|o| condition(&o.data["status"], "Ready")["reason"] == "WaitingForDependencies")
+        };
+        until(kinds::POOL.api(&client, NAMESPACE), "outside", "what it waits for", waits).await;
+        assert_eq!(machines(cloud), Vec::<String>::new());
     }
     kinds::CLUSTER.api(&client, NAMESPACE).delete("outside", &Default::default()).await.unwrap();
     let gone = |o: Option<&DynamicObject>| o.is_none();
     until(kinds::CLUSTER.api(&client, NAMESPACE), "outside", "gone", gone).await;
+    assert_eq!(machines(cloud), Vec::<String>::new(), "left in Azure");
     for kind in [kinds::NAMESPACE, kinds::CLUSTER_ROLE, kinds::CLUSTER_ROLE_BINDING] {
         let left = names(&client, &kind).await;
         assert!(!left.iter().any(|n| n.contains(&plane)), "{}: {left:?}", kind.kind);
@@ -147,7 +251,7 @@ async fn a_life_in_the_cluster_of_zaffre_kubeconfig() {
     let dir = tempfile::tempdir().unwrap();
     let cloud = Cloud::start(&Options::default(), dir.path()).await.unwrap();
     let config = std::fs::read_to_string(&path).unwrap();
-    let reached = walk(&config, &cloud, dir.path()).await;
+    let reached = walk(&config, &cloud, dir.path(), false).await;
     eprintln!("{}: {reached:?}", path.display());
     cloud.stop();
 }
@@ -160,8 +264,8 @@ async fn the_walk_goes_all_the_way_where_nodes_can() {
     world.kill_operators();
     let listening = world.management().listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let config = world.management().kubeconfig(&format!("https://{}", listening.address)).unwrap();
-    let reached = walk(&config.to_string(), world.cloud(), world.dir()).await;
-    assert_eq!(reached, Reached::Answering);
+    let reached = walk(&config.to_string(), world.cloud(), world.dir(), true).await;
+    assert_eq!(reached, Reached::Joined);
     world.stop().await;
 }
 
@@ -175,7 +279,7 @@ async fn the_walk_ends_where_nodes_cannot_go_on() {
     }
     let listening = kit.world.management().listen(([127, 0, 0, 1], 0).into()).await.unwrap();
     let config = kit.world.management().kubeconfig(&format!("https://{}", listening.address)).unwrap();
-    let reached = walk(&config.to_string(), kit.world.cloud(), kit.world.dir()).await;
+    let reached = walk(&config.to_string(), kit.world.cloud(), kit.world.dir(), true).await;
     assert!(matches!(&reached, Reached::Made { why } if why == "there are no nodes"), "{reached:?}");
     kit.world.stop().await;
 }

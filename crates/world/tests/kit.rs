@@ -2,11 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::future::BoxFuture;
 use hypershift::kinds;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use machines::{Reach, Unreachable};
 use reconcile::Kind;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 use world::sample::{NAMESPACE, Sample};
 use world::{Flavour, Landing, Options, World};
@@ -25,7 +29,11 @@ pub struct Kit {
 
 impl Kit {
     pub async fn start(flavour: Flavour) -> Kit {
-        let world = World::start(Options::default()).await.unwrap();
+        Kit::start_with(flavour, Options::default()).await
+    }
+
+    pub async fn start_with(flavour: Flavour, options: Options) -> Kit {
+        let world = World::start(options).await.unwrap();
         let landing = Landing::make(world.cloud(), world.dir(), "land", flavour).await.unwrap();
         Kit { world, landing }
     }
@@ -144,6 +152,43 @@ impl Kit {
         let config =
             kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
         kube::Client::try_from(config).unwrap()
+    }
+}
+
+/// A client whose requests somebody meets on their way. Whoever meets them sends them on, or does not.
+pub fn met<F>(
+    client: kube::Client,
+    meet: impl Fn(kube::Client, http::Request<Body>) -> F + Send + Sync + 'static,
+) -> kube::Client
+where
+    F: Future<Output = Result<http::Response<Body>, tower::BoxError>> + Send + 'static,
+{
+    let service = tower::service_fn(move |request: http::Request<Body>| meet(client.clone(), request));
+    kube::Client::new(service, "default")
+}
+
+/// Stands between the machines' controllers and their guests.
+pub struct Between {
+    reach: Arc<dyn Reach>,
+    instead: Box<dyn Fn(kube::Client) -> kube::Client + Send + Sync>,
+}
+
+impl Between {
+    pub fn new(
+        reach: Arc<dyn Reach>,
+        instead: impl Fn(kube::Client) -> kube::Client + Send + Sync + 'static,
+    ) -> Arc<Between> {
+        Arc::new(Between { reach, instead: Box::new(instead) })
+    }
+}
+
+impl Reach for Between {
+    fn guest<'a>(
+        &'a self,
+        namespace: &'a str,
+        cluster: &'a str,
+    ) -> BoxFuture<'a, Result<kube::Client, Unreachable>> {
+        Box::pin(async move { Ok((self.instead)(self.reach.guest(namespace, cluster).await?)) })
     }
 }
 

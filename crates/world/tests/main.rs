@@ -1,6 +1,7 @@
 //! The world, end to end. Modules by what is shown.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::large_futures, reason = "tests")]
 
+mod attacks;
 mod authorities;
 mod backups;
 mod battered;
@@ -13,7 +14,11 @@ mod life;
 mod nodepools;
 mod plane;
 mod pools;
+mod private;
 mod refused;
 mod remains;
+mod room;
+mod shared;
 mod tools;
+mod troubled;
 mod upgrades;

@@ -299,6 +299,12 @@ pub struct UpArgs {
     /// Write the management cluster's kubeconfig here
     #[arg(long, value_name = "FILE", default_value = "kubeconfig")]
     pub kubeconfig_out: PathBuf,
+    /// Sort clusters by their number of nodes
+    #[arg(long)]
+    pub enable_size_tagging: bool,
+    /// Let public clusters with managed identities share a router
+    #[arg(long)]
+    pub shared_ingress: bool,
     /// Write the environment for az, the SDKs and zaffre here, to be sourced
     #[arg(long, value_name = "FILE")]
     pub env_out: Option<PathBuf>,

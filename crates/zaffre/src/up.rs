@@ -30,7 +30,8 @@ fn options(args: &UpArgs, n: u16) -> Options {
         Pace::BadDay => (Profile::BadDay, world::Pace::Realistic),
     };
     let dir = args.data_dir.as_ref().map(|d| if n == 1 { d.clone() } else { d.join(context(n)) });
-    Options { dir, seed: args.seed, profile, pace, ..Options::default() }
+    let (sizing, shared_ingress) = (args.enable_size_tagging, args.shared_ingress);
+    Options { dir, seed: args.seed, profile, pace, sizing, shared_ingress, ..Options::default() }
 }
 
 fn context(n: u16) -> String {

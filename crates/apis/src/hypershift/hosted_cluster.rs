@@ -238,6 +238,10 @@ pub struct HostedClusterStatus {
     pub auto_node: Option<Json>,
     /// Progress of encryption.
     pub secret_encryption: Option<SecretEncryptionStatus>,
+    /// Where the newest snapshot of etcd is.
+    #[serde(rename = "lastSuccessfulEtcdBackupURL")]
+    #[schemars(length(max = 1024))]
+    pub last_successful_etcd_backup_url: Option<String>,
     /// The state in its aspects; see the `conditions` module.
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<Condition>>,

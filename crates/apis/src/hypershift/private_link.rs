@@ -48,11 +48,11 @@ const REMAKE: &str = "delete the object; its operator makes it again";
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [once("natSubnetID", REMAKE), once("baseDomain", REMAKE)]))]
 pub struct AzurePrivateLinkServiceSpec {
-    /// Subscription of the management side.
+    /// Subscription of the cluster: its endpoint and zones are made in it.
     #[serde(rename = "subscriptionID")]
     #[schemars(length(min = 36, max = 36), extend("x-kubernetes-validations" = [fixed("subscriptionID", REMAKE), uuid("subscriptionID")]))]
     pub subscription_id: String,
-    /// Resource group of the management side.
+    /// Resource group of the cluster: its endpoint and zones are made in it.
     #[schemars(length(min = 1, max = 90), extend("x-kubernetes-validations" = immutable("resourceGroupName", REMAKE)))]
     pub resource_group_name: String,
     /// Azure region.

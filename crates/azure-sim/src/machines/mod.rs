@@ -7,10 +7,12 @@
 //!
 //! Rejected: callbacks (they die with the process), a channel per reader (who has not read is not known).
 
+mod filter;
 mod quota;
 mod report;
 mod view;
 
+pub use filter::Denied;
 pub use quota::{allow, usage, within_quota};
 pub use report::{Boot, BootError};
 pub use view::{Interface, Machine, MachineEvent, MachineEvents, capacity};

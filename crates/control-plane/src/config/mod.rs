@@ -10,6 +10,7 @@ pub mod kube_apiserver;
 pub mod oauth;
 pub mod openshift_apiserver;
 pub mod operators;
+pub mod providers;
 pub mod router;
 pub mod version;
 

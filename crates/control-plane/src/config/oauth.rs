@@ -1,7 +1,6 @@
 //! OpenShift's OAuth server.
 
-use super::{audit, config_map, kube_apiserver, yaml};
-use crate::pod::Pod;
+use super::{audit, config_map, kube_apiserver, providers, yaml};
 use crate::scope::Scope;
 use crate::{Error, tls};
 use serde_json::{Value, json};
@@ -46,7 +45,7 @@ fn config(scope: &Scope) -> Result<Value, Error> {
             "assetPublicURL": format!("https://console-openshift-console.apps.{}", kube_apiserver::domain(scope)),
             "alwaysShowProviderSelection": false,
             "grantConfig": {"method": "deny", "serviceAccountMethod": "prompt"},
-            "identityProviders": providers(scope)?,
+            "identityProviders": providers::all(scope)?,
             "sessionConfig": {
                 "sessionName": "ssn", "sessionMaxAgeSeconds": 300,
                 "sessionSecretsFile": "/etc/kubernetes/secrets/session/v4-0-config-system-session",
@@ -69,100 +68,4 @@ fn config(scope: &Scope) -> Result<Value, Error> {
             "cipherSuites": profile.ciphers,
         },
     }))
-}
-
-/// Where a provider's secret or bundle is mounted.
-fn file(index: usize, what: &str, key: &str) -> String {
-    format!("/etc/kubernetes/secrets/idp/{index}/{what}/{key}")
-}
-
-/// The user's identity providers, in the words of the server; the kinds that people run on Azure.
-fn providers(scope: &Scope) -> Result<Vec<Value>, Error> {
-    let asked = scope.configuration["oauth"]["identityProviders"].as_array();
-    asked.into_iter().flatten().enumerate().map(|(i, p)| provider(i, p)).collect()
-}
-
-fn provider(i: usize, p: &Value) -> Result<Value, Error> {
-    let kind = p["type"].as_str().unwrap_or_default();
-    let secret = |key: &str| json!({"file": file(i, "secret", key), "env": "", "keyFile": "", "value": ""});
-    let (inner, challenge, login) = match kind {
-        "HTPasswd" => (
-            json!({"kind": "HTPasswdPasswordIdentityProvider", "file": file(i, "secret", "htpasswd")}),
-            true,
-            true,
-        ),
-        "OpenID" => {
-            let o = &p["openID"];
-            (
-                json!({
-                    "kind": "OpenIDIdentityProvider", "clientID": o["clientID"], "clientSecret": secret("clientSecret"),
-                    "ca": if o["ca"]["name"].is_string() { file(i, "ca", "ca.crt") } else { String::new() },
-                    "extraScopes": o["extraScopes"], "extraAuthorizeParameters": o["extraAuthorizeParameters"],
-                    "issuer": o["issuer"], "claims": o["claims"],
-                }),
-                false,
-                true,
-            )
-        }
-        "GitHub" => {
-            let g = &p["github"];
-            (
-                json!({
-                    "kind": "GitHubIdentityProvider", "clientID": g["clientID"], "clientSecret": secret("clientSecret"),
-                    "organizations": g["organizations"], "teams": g["teams"], "hostname": g["hostname"],
-                    "ca": if g["ca"]["name"].is_string() { file(i, "ca", "ca.crt") } else { String::new() },
-                }),
-                false,
-                true,
-            )
-        }
-        "LDAP" => {
-            let l = &p["ldap"];
-            (
-                json!({
-                    "kind": "LDAPPasswordIdentityProvider", "url": l["url"], "bindDN": l["bindDN"],
-                    "bindPassword": secret("bindPassword"), "insecure": l["insecure"], "attributes": l["attributes"],
-                    "ca": if l["ca"]["name"].is_string() { file(i, "ca", "ca.crt") } else { String::new() },
-                }),
-                true,
-                true,
-            )
-        }
-        other => {
-            return Err(Error::Configuration {
-                field: format!("configuration.oauth.identityProviders[{i}].type"),
-                why: format!("{other:?} is none of HTPasswd, OpenID, GitHub, LDAP"),
-            });
-        }
-    };
-    let mut inner = inner;
-    inner["apiVersion"] = json!("osin.config.openshift.io/v1");
-    Ok(json!({
-        "name": p["name"], "challenge": challenge, "login": login,
-        "mappingMethod": p["mappingMethod"].as_str().unwrap_or("claim"), "provider": inner,
-    }))
-}
-
-/// Mounts what the providers refer to.
-pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
-    let asked = scope.configuration["oauth"]["identityProviders"].as_array().cloned().unwrap_or_default();
-    for (i, p) in asked.iter().enumerate() {
-        let of = ["htpasswd", "openID", "github", "ldap"].into_iter().map(|k| &p[k]).find(|v| v.is_object());
-        let Some(of) = of else { continue };
-        let secret =
-            ["fileData", "clientSecret", "bindPassword"].into_iter().find_map(|k| of[k]["name"].as_str());
-        for (what, volume) in [
-            ("secret", secret.map(|s| json!({"secret": {"secretName": s}}))),
-            ("ca", of["ca"]["name"].as_str().map(|c| json!({"configMap": {"name": c}}))),
-        ] {
-            let Some(mut volume) = volume else { continue };
-            let name = format!("idp-{i}-{what}");
-            volume["name"] = json!(name);
-            pod.volume(volume);
-            if let Some(mut main) = pod.main() {
-                main.mount(&name, &format!("/etc/kubernetes/secrets/idp/{i}/{what}"));
-            }
-        }
-    }
-    Ok(())
 }

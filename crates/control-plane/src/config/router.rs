@@ -57,8 +57,7 @@ pub fn objects(scope: &Scope) -> Result<Vec<Value>, Error> {
     if scope.reach.private() && !scope.identity.managed() {
         // The private link service stands behind an internal balancer.
         service["spec"]["type"] = json!("LoadBalancer");
-        service["metadata"]["annotations"] =
-            json!({"service.beta.kubernetes.io/azure-load-balancer-internal": "true"});
+        service["metadata"]["annotations"] = json!({crate::publish::INTERNAL: "true"});
     }
     objects.push(service);
     Ok(objects)

@@ -12,8 +12,9 @@
 use super::views::Material;
 use super::{VERDICT_AGAIN, VERDICT_BELIEVED, Verdict};
 use crate::certificates::plan::{Data, Kind};
-use crate::scope::{Management, Release, Scope};
+use crate::scope::{Management, OpenId, Release, Scope};
 use apis::hypershift::HostedControlPlane;
+use apis::hypershift::component::ComponentResource;
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
@@ -61,6 +62,8 @@ pub struct Memo {
     /// By component; under the empty name what is published.
     pub parts: BTreeMap<&'static str, Part>,
     pub issued: Option<Issued>,
+    /// What issuers of OpenID tokens said, by issuer and authority, and when.
+    pub openid: BTreeMap<(String, Option<Sum>), (Result<OpenId, String>, Timestamp)>,
     pub pending: Pending,
     /// What the API server looked like when it last answered, and when that was.
     pub answered: Option<(Sum, Timestamp)>,
@@ -70,6 +73,8 @@ pub struct Memo {
     verdicts: BTreeMap<&'static str, (Sum, Timestamp, Verdict)>,
     /// What the statuses of components were made from.
     pub told: BTreeMap<&'static str, Sum>,
+    /// What components consist of, until their ControlPlaneComponents say so.
+    pub resources: BTreeMap<&'static str, Arc<[ComponentResource]>>,
 }
 
 /// The object, read.

@@ -30,6 +30,8 @@ pub use reconcile::Tenants;
 pub use views::Views;
 pub use watches::{KINDS, Only, Setup, start};
 
+use crate::certificates::plan::Kind;
+use crate::config::providers::{self, OpenId};
 use crate::encryption;
 use crate::facts::{self, Around};
 use crate::scope::{Encryption, Etcd, Reach, Release, Scope};
@@ -42,7 +44,7 @@ use memo::{Memo, Sum};
 use parking_lot::Mutex;
 use reconcile::conditions::{Conditions, Finding};
 use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tell::Account;
@@ -77,6 +79,16 @@ pub trait Surroundings: Send + Sync + 'static {
     /// Authorities are not replaced faster than that.
     fn propagation(&self) -> SignedDuration {
         SignedDuration::from_mins(3)
+    }
+
+    /// The document that an issuer of OpenID tokens publishes about itself. `ca` is who signed its certificate, if it is not
+    /// one that everybody trusts.
+    fn openid<'a>(
+        &'a self,
+        _issuer: &'a str,
+        _ca: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<serde_json::Value, String>> {
+        Box::pin(async { Err("nobody here can ask it".to_owned()) })
     }
 
     /// Whether a name resolves; asked only if the API does not answer at it.
@@ -119,6 +131,9 @@ const RELEASE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How soon somebody who did not agree is asked again, and for how long one who did is believed.
 const VERDICT_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 const VERDICT_BELIEVED: SignedDuration = SignedDuration::from_secs(3600);
+/// How soon an issuer of OpenID tokens that said nothing is asked again, and for how long one that did is believed.
+const ISSUER_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+const ISSUER_BELIEVED: SignedDuration = SignedDuration::from_secs(3600);
 /// A tag may move; what it led to is believed for this long.
 const RELEASE_BELIEVED: SignedDuration = SignedDuration::from_secs(600);
 
@@ -212,7 +227,10 @@ impl Operator {
             Err(held) => Err(held),
         };
         let (scope, sum, wished) = match facts {
-            Ok(facts) => facts,
+            Ok((scope, sum, wished)) => {
+                let (scope, sum) = self.with_issuers(&mut memo, scope, sum, now).await;
+                (scope, sum, wished)
+            }
             Err(held) => {
                 let waiting = Waiting::new(held.message.clone(), "the condition says more", now);
                 // A registry tells nobody when it is back.
@@ -258,6 +276,7 @@ impl Operator {
             until,
             health.is_err().then_some(ASK_AGAIN),
             unsure.then_some(VERDICT_AGAIN),
+            scope.openid.values().any(Result::is_err).then_some(ISSUER_AGAIN),
             // Whether a phase of a rotation is over is seen by the run after the one that wrote.
             ((rotates || found.rotates) && found.sent).then_some(SignedDuration::from_secs(1)),
         ];
@@ -298,6 +317,54 @@ impl Operator {
         }
         let sum = memo::sum(&format!("{sum}{layout:?}"));
         Ok((Arc::new(Scope { encryption: Some(layout), ..(*scope).clone() }), sum, Some(wished)))
+    }
+
+    /// The facts with what issuers of OpenID tokens say of themselves. One that is away now is taken at its last word.
+    async fn with_issuers(
+        &self,
+        memo: &mut Memo,
+        scope: Arc<Scope>,
+        sum: Sum,
+        now: Timestamp,
+    ) -> (Arc<Scope>, Sum) {
+        let issuers = providers::issuers(&scope);
+        if issuers.is_empty() {
+            return (scope, sum);
+        }
+        let mut openid = BTreeMap::new();
+        let mut asked = Vec::new();
+        for (issuer, bundle) in issuers {
+            let bundle = bundle.map(|b| (self.views.seen(&scope.namespace, Kind::ConfigMap, &b), b));
+            let key = (issuer.clone(), bundle.as_ref().and_then(|(m, _)| m.as_ref()).map(|m| m.sum));
+            let known = memo.openid.get(&key);
+            let fresh = known.filter(|(said, at)| {
+                let believed = if said.is_ok() { ISSUER_BELIEVED } else { ISSUER_AGAIN };
+                now.duration_since(*at) < believed
+            });
+            if fresh.is_none() {
+                let said = match &bundle {
+                    Some((None, name)) => {
+                        Err(format!("there is no ConfigMap {name:?}, which it names as ca"))
+                    }
+                    Some((Some(m), name)) => match m.data.get("ca.crt").map(|b| String::from_utf8_lossy(b)) {
+                        Some(pem) => self.around.openid(&issuer, Some(&pem)).await,
+                        None => Err(format!("ConfigMap {name:?} has no key \"ca.crt\"")),
+                    },
+                    None => self.around.openid(&issuer, None).await,
+                };
+                let said = said.and_then(|document| OpenId::read(&document));
+                let said = match (said, known) {
+                    (Err(_), Some((Ok(before), _))) => Ok(before.clone()),
+                    (said, _) => said,
+                };
+                memo.openid.insert(key.clone(), (said, now));
+            }
+            openid.extend(memo.openid.get(&key).map(|(said, _)| (issuer, said.clone())));
+            asked.push(key);
+        }
+        memo.openid.retain(|key, _| asked.contains(key));
+        let sum = memo::sum(&format!("{sum}{openid:?}"));
+        (Arc::new(Scope { openid, ..(*scope).clone() }), sum)
     }
 
     /// What Azure says, where it can be asked; who agreed a while ago is not asked again.

@@ -3,6 +3,7 @@
 use super::progress::{Rollout, Turn, VERSION};
 use crate::certificates::plan::{Kind, Write};
 use crate::scope::Scope;
+use apis::hypershift::component::ComponentResource;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clock::Random;
@@ -71,11 +72,20 @@ pub fn random_text(random: &Random, key: &str, length: usize) -> String {
     secrets.to_string()
 }
 
-/// What a ControlPlaneComponent says.
+/// How an object is listed among those of its component.
+pub fn resource(object: &Value) -> ComponentResource {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
+    ComponentResource { group, kind: text(&object["kind"]), name: text(&object["metadata"]["name"]) }
+}
+
+/// What a ControlPlaneComponent says. `resources` are not known of one that has to wait.
 pub fn component_status(
     o: &DynamicObject,
     turn: Turn,
     r: &Rollout,
+    resources: Option<&[ComponentResource]>,
     trouble: Option<&str>,
     version: &str,
     now: jiff::Timestamp,
@@ -93,7 +103,8 @@ pub fn component_status(
             format!("{} of {} replicas are ready{because}", r.ready, r.wanted),
         ),
     };
-    let done = r.there && r.complete && r.version == version;
+    let rolled = r.there && r.complete && r.version == version;
+    let done = rolled && r.lacks.is_empty();
     let rollout = match (turn, done) {
         (Turn::Waits, _) => {
             Finding::new("RolloutComplete", Status::False, "WaitingForDependencies", "others come first")
@@ -101,6 +112,15 @@ pub fn component_status(
         (_, true) => {
             Finding::new("RolloutComplete", Status::True, "AsExpected", "all replicas are the wanted ones")
         }
+        (_, false) if rolled => Finding::new(
+            "RolloutComplete",
+            Status::False,
+            "WaitingForOperands",
+            format!(
+                "it runs, and the Deployments that it makes are not all there: {}{because}",
+                r.lacks.join(", ")
+            ),
+        ),
         (_, false) => Finding::new(
             "RolloutComplete",
             Status::False,
@@ -113,6 +133,9 @@ pub fn component_status(
     }
     if done {
         status["version"] = json!(version);
+    }
+    if let Some(list) = resources {
+        status["resources"] = json!(list);
     }
     status["conditions"] = all.to_value();
     status

@@ -1,5 +1,6 @@
 //! How far a control plane is: whose turn it is, what is ready, and what to say of it. Pure.
 
+use crate::component::Component;
 use crate::scope::Scope;
 use crate::table;
 use jiff::Timestamp;
@@ -22,6 +23,8 @@ pub struct Rollout {
     pub version: String,
     pub ready: i64,
     pub wanted: i64,
+    /// Operands that are not there: without them it is not rolled out.
+    pub lacks: Vec<&'static str>,
     /// The resourceVersion this is of.
     pub seen: u64,
 }
@@ -66,11 +69,17 @@ impl Rollout {
                 (true, true)
             }
         };
-        Rollout { there: true, available, complete, failed: is("Failed"), version, ready, wanted, seen: 0 }
+        let (failed, lacks, seen) = (is("Failed"), Vec::new(), 0);
+        Rollout { there: true, available, complete, failed, version, ready, wanted, lacks, seen }
     }
 
     pub fn done(&self, version: &str) -> bool {
-        self.there && self.available && self.complete && self.version == version
+        self.there && self.available && self.complete && self.version == version && self.lacks.is_empty()
+    }
+
+    /// Of an operand, whose version is its operator's business.
+    fn stands(&self) -> bool {
+        self.there && self.available && self.complete
     }
 }
 
@@ -94,7 +103,15 @@ pub struct Progress {
 pub fn progress(scope: &Scope, rollout: &dyn Fn(&str) -> Rollout) -> Progress {
     let version = scope.release.version.clone();
     let wanted = |name: &str| table::find(name).is_some_and(|c| (c.when)(scope));
-    let rollouts: BTreeMap<&str, Rollout> = table::all().iter().map(|c| (c.name, rollout(c.name))).collect();
+    let of = |c: &Component| {
+        let mut own = rollout(c.name);
+        // Nobody makes them before it is there.
+        if own.there {
+            own.lacks = (c.operands)(scope).into_iter().filter(|o| !rollout(o).stands()).collect();
+        }
+        own
+    };
+    let rollouts: BTreeMap<&str, Rollout> = table::all().iter().map(|c| (c.name, of(c))).collect();
     let done = |name: &str| rollouts.get(name).is_some_and(|r| r.done(&version));
     let components = table::all()
         .iter()
@@ -155,6 +172,11 @@ impl Progress {
             Turn::Waits => Waiting::new(
                 format!("{name}: {}", on.join(", ")),
                 "nothing: it starts when they are rolled out",
+                now,
+            ),
+            _ if rollout.complete && !rollout.lacks.is_empty() => Waiting::new(
+                format!("{name}: Deployments {}", rollout.lacks.join(", ")),
+                format!("{name} makes them: see its log, and the Deployments, if this lasts"),
                 now,
             ),
             _ => Waiting::new(

@@ -51,13 +51,16 @@ impl Operator {
             let trouble = pass.troubles.iter().find(|t| t.component == name).map(|t| t.text.as_str());
             let looks =
                 memo::sum(&format!("{:?}{turn:?}{rollout:?}{trouble:?}{}", there.version, p.version()));
-            if memo.told.get(name) == Some(&looks) {
+            let resources = memo.resources.get(name).cloned();
+            if memo.told.get(name) == Some(&looks) && resources.is_none() {
                 continue;
             }
             open.push(Box::pin(async move {
                 let at = KINDS.component().at(namespace, name);
-                let compute =
-                    |o: &DynamicObject| component_status(o, turn, rollout, trouble, p.version(), pass.now);
+                let resources = resources.as_deref();
+                let compute = |o: &DynamicObject| {
+                    component_status(o, turn, rollout, resources, trouble, p.version(), pass.now)
+                };
                 let wrote = self.applier.status(&at, &there.object(), compute).await?;
                 Ok((wrote == StatusWrite::Same).then_some((name, looks)))
             }));
@@ -67,7 +70,10 @@ impl Operator {
         let mut failed = None;
         while let Some(wrote) = writes.next().await {
             match wrote {
-                Ok(Some((name, looks))) => drop(memo.told.insert(name, looks)),
+                Ok(Some((name, looks))) => {
+                    memo.told.insert(name, looks);
+                    memo.resources.remove(name);
+                }
                 Ok(None) => {}
                 Err(e) => failed = Some(e),
             }
@@ -75,6 +81,8 @@ impl Operator {
         made?;
         let wanted: BTreeSet<&str> = p.iter().map(|(n, _, _)| n).collect();
         memo.told.retain(|n, _| wanted.contains(n));
+        // What is published and what is private belongs to no component.
+        memo.resources.retain(|n, _| wanted.contains(n));
         failed.map_or(Ok(()), Err)
     }
 }

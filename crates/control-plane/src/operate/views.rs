@@ -29,6 +29,8 @@ pub struct Views {
     pub stateful_sets: Arc<View<Rollout>>,
     pub jobs: Arc<View<Rollout>>,
     pub cron_jobs: Arc<View<Rollout>>,
+    /// Deployments that components make beside themselves, each with a watch of its own: they carry no label of ours.
+    pub operands: Vec<(&'static str, Arc<View<Rollout>>)>,
     /// Pods that are not ready, and warnings about pods.
     pub unready: Arc<View<Unready>>,
     pub warnings: Arc<View<Warning>>,
@@ -136,6 +138,7 @@ impl Views {
             stateful_sets: View::new(rollout_of("StatefulSet")),
             jobs: View::new(rollout_of("Job")),
             cron_jobs: View::new(rollout_of("CronJob")),
+            operands: crate::table::OPERANDS.map(|o| (o, View::new(rollout_of("Deployment")))).into(),
             unready: View::new(Unready::of),
             warnings: View::new(Warning::of),
             members: View::new(Member::of),
@@ -152,6 +155,7 @@ impl Views {
         [&self.deployments, &self.stateful_sets, &self.jobs, &self.cron_jobs]
             .into_iter()
             .find_map(|v| v.get(namespace, name))
+            .or_else(|| self.operands.iter().find(|(n, _)| *n == name)?.1.get(namespace, name))
             .map(|r| (*r).clone())
             .unwrap_or_default()
     }

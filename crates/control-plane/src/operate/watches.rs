@@ -28,9 +28,14 @@ impl Known {
         Kind::new("hypershift.openshift.io", "v1beta1", "HCPEtcdBackup", "hcpetcdbackups")
     }
 
+    pub fn link(&self) -> Kind {
+        Kind::new("hypershift.openshift.io", "v1beta1", "AzurePrivateLinkService", "azureprivatelinkservices")
+    }
+
     /// Kinds a control plane has objects of, where they are served.
-    pub(super) fn others(&self) -> [Kind; 4] {
+    pub(super) fn others(&self) -> [Kind; 5] {
         [
+            self.link(),
             Kind::new("route.openshift.io", "v1", "Route", "routes"),
             Kind::new("secrets-store.csi.x-k8s.io", "v1", "SecretProviderClass", "secretproviderclasses"),
             Kind::new("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
@@ -95,7 +100,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     let (unready, warnings) = (views.unready.clone(), views.warnings.clone());
     let (members, backups) = (views.members.clone(), views.backups.clone());
     let (planes, components) = (views.planes.clone(), views.components.clone());
-    let routes = views.routes.clone();
+    let (routes, operands) = (views.routes.clone(), views.operands.clone());
     let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
     let (woken, known) = (handle.clone(), planes.clone());
@@ -111,6 +116,10 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     let events = Watch::whole(client, &Kind::of::<k8s::core::v1::Event>()).namespace(&*namespace);
     let events = events.fields("type=Warning,involvedObject.kind=Pod");
     runtime.watch(events.into_sink(warnings).wakes(about.clone()));
+    for (name, view) in operands {
+        let watch = Watch::whole(client, &Kind::of::<k8s::apps::v1::Deployment>()).namespace(&*namespace);
+        runtime.watch(watch.name(name).into_sink(view).wakes(about.clone()));
+    }
     if served.contains("hypershift.openshift.io/HCPEtcdBackup") {
         let asked = Watch::whole(client, &KINDS.backup()).namespace(&*namespace).into_sink(backups);
         runtime.watch(asked.wakes(about));

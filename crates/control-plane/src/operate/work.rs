@@ -7,14 +7,16 @@ use super::memo::{Issued, Memo, Part, Sum};
 use super::objects::{self, secret_of};
 use super::progress::Turn;
 use super::views::{self, Material, Namespace, Reading};
-use super::{Found, Held, Operator, Pass};
+use super::{Found, Held, KINDS, Operator, Pass};
 use crate::certificates::AUTHORITIES;
 use crate::certificates::plan::{self, Kind, Write};
 use crate::{Error as RenderError, publish, render, table};
+use apis::hypershift::component::ComponentResource;
+use apis::names::label;
 use kube::core::DynamicObject;
 use pki::rotation::Step;
 use reconcile::conditions::{Finding, Status};
-use reconcile::{Desired, Failure, Waiting, chain};
+use reconcile::{Desired, Failure, Owner, Prune, Waiting, chain};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ use std::sync::Arc;
 const ROTATING: &str = "CertificateAuthoritiesRotating";
 /// What is published is remembered like a component.
 const PUBLISHED: &str = "";
+/// So are the private ways to it.
+const LINKS: &str = "private-links";
 
 /// What a pass writes.
 #[derive(Default)]
@@ -32,6 +36,7 @@ struct Waves {
     second: Vec<Desired>,
     /// What is to be remembered once it is written.
     parts: Vec<(&'static str, Part)>,
+    resources: Vec<(&'static str, Arc<[ComponentResource]>)>,
     /// Certificates: where they lie in `first`.
     issued: Vec<(usize, Kind, String, Material)>,
 }
@@ -50,6 +55,7 @@ impl Operator {
             objects.extend(crate::policies(scope));
             self.add(&mut waves, pass, PUBLISHED, objects, Vec::new(), pass.sum)?;
         }
+        self.links(pass, memo, &mut waves).await?;
         if scope.endpoints.api.host.is_empty() {
             found.waiting.push(Waiting::new(
                 "an address of Service kube-apiserverlb",
@@ -72,6 +78,29 @@ impl Operator {
         found.held = self.components(pass, memo, &mut waves, found)?.err();
         found.sent = !waves.first.is_empty() || !waves.second.is_empty();
         self.send(waves, memo).await
+    }
+
+    /// The private ways, which follow the addresses of their Services. One whose Service has no load balancer any more goes;
+    /// what there is of it in Azure goes by its finalizers.
+    async fn links(&self, pass: &Pass<'_>, memo: &Memo, waves: &mut Waves) -> Result<(), Failure> {
+        let scope = pass.scope;
+        let address = |name: &str| self.views.services.get(&scope.namespace, name).map(|a| (*a).clone());
+        let objects = crate::links::objects(scope, &pass.seen.data["spec"], &address);
+        if objects.is_empty() {
+            return Ok(());
+        }
+        if objects.iter().all(|o| self.views.serves(o)) {
+            let named = objects.iter().filter_map(|o| o["metadata"]["name"].as_str());
+            let keep: Vec<_> = named.map(|n| KINDS.link().at(&*scope.namespace, n)).collect();
+            let ours = Owner::label(label::INFRA_ID, &*scope.infra_id);
+            let prune = Prune::new(ours, &*scope.namespace, [KINDS.link()]);
+            self.applier.prune(&prune, &keep).await?.into_result()?;
+        }
+        let sum = super::memo::sum(&format!("{objects:?}"));
+        match memo.stands(LINKS, |_| sum, &self.applier) {
+            true => Ok(()),
+            false => self.add(waves, pass, LINKS, objects, Vec::new(), sum),
+        }
     }
 
     /// Certificates that have to be written, unless the last pass found none and nothing it looked at has changed.
@@ -201,10 +230,12 @@ impl Operator {
         inputs: Sum,
     ) -> Result<(), Failure> {
         let mut prints = Vec::with_capacity(objects.len());
+        let mut resources = Vec::with_capacity(objects.len());
         for mut object in objects {
             if !self.views.serves(&object) {
                 continue;
             }
+            resources.push(objects::resource(&object));
             let workload =
                 matches!(object["kind"].as_str(), Some("Deployment" | "StatefulSet" | "Job" | "CronJob"));
             objects::finish(&mut object, pass.seen);
@@ -212,6 +243,8 @@ impl Operator {
             prints.push(self.applier.print(&desired));
             if workload { &mut waves.second } else { &mut waves.first }.push(desired);
         }
+        resources.sort_unstable();
+        waves.resources.push((name, resources.into()));
         waves.parts.push((name, Part { inputs, mounts: mounts.into(), prints: prints.into() }));
         Ok(())
     }
@@ -233,6 +266,7 @@ impl Operator {
         report.into_result()?;
         self.applier.apply_all(&waves.second).await.into_result()?;
         memo.parts.extend(waves.parts);
+        memo.resources.extend(waves.resources);
         Ok(())
     }
 

@@ -294,11 +294,15 @@ fn covers(owner: &Rule, w: &Rule) -> bool {
     all(&owner.api_groups, &w.api_groups) && resources && names
 }
 
+/// Which ClusterRoles one is the sum of, or `None` when it does not aggregate.
+pub fn parts(role: &Value) -> Option<Vec<LabelSelector>> {
+    let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array()?;
+    Some(selectors.iter().filter_map(|s| LabelSelector::from_json(s).ok()).collect())
+}
+
 /// The rules an aggregated ClusterRole should have, or `None` when it does not aggregate.
 pub fn aggregated_rules(role: &Value, all: &[Value]) -> Option<Value> {
-    let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array()?;
-    let selectors: Vec<LabelSelector> =
-        selectors.iter().filter_map(|s| LabelSelector::from_json(s).ok()).collect();
+    let selectors = parts(role)?;
     let mut sources: Vec<&Value> = all
         .iter()
         .filter(|r| name(r) != name(role))

@@ -118,8 +118,9 @@ pub fn owner_refs(entry: &Entry) -> Vec<OwnerRef> {
     if entry.meta.owners.is_empty() {
         return Vec::new();
     }
-    let Some(at) = find(&entry.bytes, MARK) else { return Vec::new() };
-    let rest = &entry.bytes[at + MARK.len()..];
+    let bytes = entry.bytes();
+    let Some(at) = find(&bytes, MARK) else { return Vec::new() };
+    let rest = &bytes[at + MARK.len()..];
     let mut stream = serde_json::Deserializer::from_slice(rest).into_iter::<Vec<OwnerRef>>();
     stream.next().and_then(Result::ok).unwrap_or_default()
 }
@@ -137,19 +138,21 @@ pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// Whether a stored pod has ended, without reading it.
 pub fn has_ended(entry: &Entry) -> bool {
     const MARK: &[u8] = b"\"phase\":\"";
-    find(&entry.bytes, MARK).is_some_and(|at| {
-        let rest = &entry.bytes[at + MARK.len()..];
+    let bytes = entry.bytes();
+    find(&bytes, MARK).is_some_and(|at| {
+        let rest = &bytes[at + MARK.len()..];
         rest.starts_with(b"Succeeded\"") || rest.starts_with(b"Failed\"")
     })
 }
 
 /// The node of a stored pod, if it has one, without reading the pod.
-pub fn node_in(entry: &Entry) -> Option<&str> {
+pub fn node_in(entry: &Entry) -> Option<String> {
     const MARK: &[u8] = b"\"nodeName\":\"";
-    let at = find(&entry.bytes, MARK)? + MARK.len();
-    let rest = &entry.bytes[at..];
+    let bytes = entry.bytes();
+    let at = find(&bytes, MARK)? + MARK.len();
+    let rest = &bytes[at..];
     let len = rest.iter().position(|b| *b == b'"')?;
-    std::str::from_utf8(&rest[..len]).ok().filter(|n| !n.is_empty())
+    std::str::from_utf8(&rest[..len]).ok().filter(|n| !n.is_empty()).map(str::to_owned)
 }
 
 pub fn has_node(entry: &Entry) -> bool {

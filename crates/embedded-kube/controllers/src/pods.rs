@@ -115,7 +115,8 @@ struct DocEnd<'a> {
 
 impl Pod {
     pub fn read(entry: &Arc<Entry>) -> Option<Pod> {
-        let doc: Doc<'_> = serde_json::from_slice(&entry.bytes).ok()?;
+        let bytes = entry.bytes();
+        let doc: Doc<'_> = serde_json::from_slice(&bytes).ok()?;
         let (m, st) = (doc.metadata, doc.status);
         let conditions = st.conditions.unwrap_or_default();
         let containers = st.container_statuses.unwrap_or_default();

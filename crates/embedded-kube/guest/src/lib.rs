@@ -38,6 +38,7 @@ mod group;
 mod haproxy;
 mod kas;
 mod kcm;
+pub mod proxy;
 mod readyz;
 pub mod router;
 mod script;

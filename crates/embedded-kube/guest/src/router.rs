@@ -7,6 +7,7 @@
 //! Who is slow, or silent, or says nothing that can be understood is let go: a greeting has [`PATIENCE`] to arrive and
 //! may have [`GREETING`] bytes.
 
+use crate::proxy::{self, Header};
 use futures::future::BoxFuture;
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +36,31 @@ pub enum RouterError {
 pub trait Routes: Send + Sync + 'static {
     /// An address to connect to; `None` when nobody is called that.
     fn find<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<SocketAddr>>;
+
+    /// The same, for those who also look at where a connection comes from.
+    fn lead<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Option<SocketAddr>> {
+        match &caller.by {
+            By::Name(name) => self.find(name),
+            By::Header(_) => Box::pin(std::future::ready(None)),
+        }
+    }
+}
+
+/// Whoever is to be led somewhere.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The other end of the connection itself.
+    pub from: SocketAddr,
+    pub by: By,
+}
+
+/// What tells where somebody wants to.
+#[derive(Clone, Debug)]
+pub enum By {
+    /// The name in the TLS greeting.
+    Name(String),
+    /// What stands before the greeting, which is not looked at then.
+    Header(Header),
 }
 
 impl<F> Routes for F
@@ -65,9 +91,18 @@ impl Router {
 
     /// On a socket that is there already.
     pub fn on(listener: TcpListener, routes: impl Routes) -> io::Result<Router> {
+        Router::begin(listener, routes, false)
+    }
+
+    /// For connections that were handed on with a header of the PROXY protocol, which tells where they want to.
+    pub fn behind_proxies(listener: TcpListener, routes: impl Routes) -> io::Result<Router> {
+        Router::begin(listener, routes, true)
+    }
+
+    fn begin(listener: TcpListener, routes: impl Routes, headed: bool) -> io::Result<Router> {
         let address = listener.local_addr()?;
         let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
-        let task = tokio::spawn(accept(listener, Arc::new(routes), stop.clone(), cut.clone()));
+        let task = tokio::spawn(accept(listener, Arc::new(routes), headed, stop.clone(), cut.clone()));
         Ok(Router { address, stop, cut, task })
     }
 
@@ -91,6 +126,7 @@ impl Drop for Router {
 async fn accept(
     listener: TcpListener,
     routes: Arc<dyn Routes>,
+    headed: bool,
     stop: CancellationToken,
     cut: CancellationToken,
 ) {
@@ -115,7 +151,7 @@ async fn accept(
             let _slot = slot;
             tokio::select! {
                 () = cut.cancelled() => {}
-                r = carry(client, &*routes) => if let Err(e) = r {
+                r = carry(client, from, &*routes, headed) => if let Err(e) = r {
                     tracing::debug!(%from, error = %e, "a connection was not carried on");
                 },
             }
@@ -125,15 +161,23 @@ async fn accept(
     while open.join_next().await.is_some() {}
 }
 
-async fn carry(mut client: TcpStream, routes: &dyn Routes) -> io::Result<()> {
-    let greeting = tokio::time::timeout(PATIENCE, greeting(&mut client)).await;
-    let (bytes, name) = match greeting {
+async fn carry(mut client: TcpStream, from: SocketAddr, routes: &dyn Routes, headed: bool) -> io::Result<()> {
+    let said = async {
+        match headed {
+            true => Ok(heading(&mut client).await?.map(|(bytes, header)| (bytes, By::Header(header)))),
+            false => {
+                Ok::<_, io::Error>(greeting(&mut client).await?.map(|(bytes, name)| (bytes, By::Name(name))))
+            }
+        }
+    };
+    let (bytes, by) = match tokio::time::timeout(PATIENCE, said).await {
         Ok(Ok(Some(found))) => found,
         Ok(Ok(None)) => return refuse(&mut client, UNRECOGNIZED).await,
         Ok(Err(e)) => return Err(e),
         Err(_) => return Ok(()),
     };
-    let Some(address) = routes.find(&name).await else { return refuse(&mut client, UNRECOGNIZED).await };
+    let caller = Caller { from, by };
+    let Some(address) = routes.lead(&caller).await else { return refuse(&mut client, UNRECOGNIZED).await };
     let mut server = match TcpStream::connect(address).await {
         Ok(s) => s,
         Err(e) => {
@@ -144,6 +188,23 @@ async fn carry(mut client: TcpStream, routes: &dyn Routes) -> io::Result<()> {
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     server.write_all(&bytes).await?;
     tokio::io::copy_bidirectional_with_sizes(&mut client, &mut server, 4 << 10, 16 << 10).await.map(|_| ())
+}
+
+/// Reads a header of the PROXY protocol, and what came with it of the connection; `None` when there is none.
+async fn heading(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Header)>> {
+    let mut bytes = Vec::with_capacity(256);
+    loop {
+        match proxy::header(&bytes) {
+            Ok(Some(header)) => return Ok(Some((bytes.split_off(header.length), header))),
+            Ok(None) => return Ok(None),
+            Err(Unfinished) => {}
+        }
+        let mut part = [0; 1024];
+        match client.read(&mut part).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => bytes.extend_from_slice(&part[..n]),
+        }
+    }
 }
 
 const UNRECOGNIZED: u8 = 112;

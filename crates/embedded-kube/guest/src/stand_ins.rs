@@ -50,6 +50,7 @@ pub async fn healthy(ctx: &ProgramContext, listener: TcpListener) -> i32 {
             a = listener.accept() => a,
         };
         let Ok((tcp, _)) = accepted else { continue };
+        let _ = tcp.set_nodelay(true);
         let ok = hyper::service::service_fn(|_: http::Request<hyper::body::Incoming>| async {
             Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from_static(b"ok"))))
         });

@@ -9,3 +9,4 @@ mod many;
 mod members;
 mod pki;
 mod routing;
+mod signers;

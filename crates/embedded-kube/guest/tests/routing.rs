@@ -155,19 +155,25 @@ async fn the_router_pod_leads_to_the_api_by_its_configuration() {
     hosted.up(&kit).await;
     let service = kit.get("services", "clusters-h", "kube-apiserver");
     let address = service["spec"]["clusterIP"].as_str().unwrap();
+    // As a control plane has it, and as the shared ingress does: nodes say whose they are.
     let config = format!(
-        "frontend main\n  bind :::8443\n  use_backend api if {{ req_ssl_sni -i api.clusters-h.example.com }}\nbackend api\n  server api {address}:6443\n"
+        "frontend main\n  bind :::8443\n  use_backend api if {{ req_ssl_sni -i api.clusters-h.example.com }}\n\
+         frontend dataplane-kas-svc\n  bind :::6443 v4v6 accept-proxy\n\
+         \x20 acl is_h var(sess.cluster_id) -m str {CLUSTER_ID}\n  acl may_h fc_src 127.0.0.0/8 ::1/128\n\
+         \x20 acl is_other var(sess.cluster_id) -m str other\n  acl may_other fc_src 192.0.2.0/24\n\
+         \x20 use_backend api if is_h may_h\n  use_backend api if is_other may_other\n  default_backend no-match\n\
+         backend api\n  server api {address}:6443\nbackend no-match\n  tcp-request content reject\n"
     );
     kit.put("configmaps", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "router", "namespace": "clusters-h"}, "data": {"haproxy.cfg": config}})).await;
     kit.put("pods", json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "router", "namespace": "clusters-h", "labels": {"app": "router"}}, "spec": {
         "containers": [{"name": "router", "image": crate::kit::image("haproxy-router"), "command": ["haproxy"], "args": ["-f", "/usr/local/etc/haproxy"],
-            "ports": [{"name": "https", "containerPort": 8443}], "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy/haproxy.cfg", "subPath": "haproxy.cfg"}],
+            "ports": [{"name": "https", "containerPort": 8443}, {"name": "kas-svc", "containerPort": 6443}], "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy/haproxy.cfg", "subPath": "haproxy.cfg"}],
             "readinessProbe": {"httpGet": {"port": 9444, "path": "/haproxy_ready"}, "periodSeconds": 1}}],
         "volumes": [{"name": "config", "configMap": {"name": "router"}}]}})).await;
     kit.until("the router is ready", |k| k.ready("clusters-h", "router") == 1).await;
     let at = kit.nodes.resolve_pod("main", "clusters-h", "router", 8443).unwrap();
     let admin = hosted.pki.admin();
-    let through = |sni: &str| {
+    let through = |at: SocketAddr, sni: &str| {
         let kubeconfig: Kubeconfig = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{"name": "c", "cluster": {"server": format!("https://{at}"), "tls-server-name": sni, "certificate-authority-data": STANDARD.encode(hosted.pki.root.cert_pem())}}],
@@ -183,10 +189,49 @@ async fn the_router_pod_leads_to_the_api_by_its_configuration() {
             .unwrap()
         }
     };
-    let client = through("api.clusters-h.example.com").await;
+    let client = through(at, "api.clusters-h.example.com").await;
     write(&client, "through", "the router").await;
     assert_eq!(read(&client, "through").await.as_deref(), Some("the router"));
-    let nobody = through("kubernetes").await;
+    let nobody = through(at, "kubernetes").await;
     assert!(nobody.apiserver_version().await.is_err(), "a name that is not in the file leads nowhere");
+    // From a node: by whose it is, whatever it calls the API.
+    let shared = kit.nodes.resolve_pod("main", "clusters-h", "router", 6443).unwrap();
+    let from_node = through(node(shared, CLUSTER_ID).await, "api.clusters-h.example.com").await;
+    assert_eq!(read(&from_node, "through").await.as_deref(), Some("the router"));
+    for id in ["other", "5d9b2b0e"] {
+        let stranger = through(node(shared, id).await, "api.clusters-h.example.com").await;
+        assert!(stranger.apiserver_version().await.is_err(), "{id} is not let in");
+    }
+    let bare = through(shared, "api.clusters-h.example.com").await;
+    assert!(bare.apiserver_version().await.is_err(), "without a header nobody is led anywhere");
     kit.stop().await;
+}
+
+const CLUSTER_ID: &str = "5d9b2b0e-5a3c-4b0e-9a34-6d3b3f3f2a11";
+
+/// The proxy on a node: says whose it is before it hands a connection on.
+async fn node(to: SocketAddr, id: &str) -> SocketAddr {
+    let mut header = ek_guest::proxy::SIGNATURE.to_vec();
+    header.extend([0x21, 0x11]);
+    header.extend(u16::try_from(12 + 3 + id.len()).unwrap().to_be_bytes());
+    header.extend([169, 254, 169, 1, 172, 20, 0, 1, 0x12, 0x34, 0x19, 0x2b, 0x20]);
+    header.extend(u16::try_from(id.len()).unwrap().to_be_bytes());
+    header.extend(id.as_bytes());
+    let listener = TcpListener::bind(any()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut pod, _)) = listener.accept().await {
+            let header = header.clone();
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(to).await?;
+                // In two parts, as a network may deliver it.
+                let (first, rest) = header.split_at(20);
+                server.write_all(first).await?;
+                server.flush().await?;
+                server.write_all(rest).await?;
+                tokio::io::copy_bidirectional(&mut pod, &mut server).await
+            });
+        }
+    });
+    address
 }

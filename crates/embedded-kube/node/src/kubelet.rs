@@ -59,7 +59,7 @@ impl Controller for Kubelet {
         match &*delta.table {
             "/pods" => {
                 // A pod comes to a node once and stays: whichever state there is tells.
-                if delta.latest().is_some_and(|e| node_name(&e.bytes).is_some()) {
+                if delta.latest().is_some_and(|e| node_name(&e.bytes()).is_some()) {
                     keys.push(delta.key.clone());
                 }
             }

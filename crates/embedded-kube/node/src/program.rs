@@ -320,7 +320,10 @@ impl ProgramContext {
     pub async fn dial(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let missing =
             || io::Error::new(io::ErrorKind::HostUnreachable, format!("no ready endpoint of {host}:{port}"));
-        TcpStream::connect(self.resolve(host, port).ok_or_else(missing)?).await
+        let tcp = TcpStream::connect(self.resolve(host, port).ok_or_else(missing)?).await?;
+        // The first request must not wait until the end of the handshake is acknowledged, which takes 40 ms.
+        tcp.set_nodelay(true)?;
+        Ok(tcp)
     }
 }
 

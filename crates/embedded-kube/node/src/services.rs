@@ -46,10 +46,7 @@ pub(crate) fn resolve(
 /// The Service that has this address.
 pub(crate) fn named(inner: &Arc<Inner>, cluster: &ClusterId, address: &str) -> Option<(String, String)> {
     let access = inner.host.access(cluster, "kube-proxy")?;
-    let needle = format!("\"clusterIP\":\"{address}\"");
-    let view = access.table(&tables::SERVICES);
-    let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w == needle.as_bytes());
-    let (key, _) = view.objects.iter().find(|(_, e)| has(&e.bytes))?;
+    let key = access.service_at(address)?;
     key.split_once('/').map(|(ns, name)| (ns.to_owned(), name.to_owned()))
 }
 
@@ -96,5 +93,5 @@ fn target_port(pod: &Value, port: &Value) -> Option<u16> {
     };
     let sidecars = pod["spec"]["initContainers"].as_array().into_iter().flatten();
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    containers.chain(sidecars).find_map(|c| port_number(c, target))
+    containers.chain(sidecars).find_map(|c| port_number(&c["ports"], target))
 }

@@ -68,7 +68,7 @@ fn number(node: &Value) -> Option<u32> {
 pub(crate) fn pods_on(access: &Access, node: &str) -> Vec<(Arc<str>, String)> {
     let view = access.table(&tables::PODS);
     (view.objects.iter())
-        .filter(|(_, e)| kubelet::node_name(&e.bytes).is_some_and(|n| n == node))
+        .filter(|(_, e)| kubelet::node_name(&e.bytes()).is_some_and(|n| n == node))
         .map(|(k, e)| (k.clone(), e.meta.uid.to_string()))
         .collect()
 }

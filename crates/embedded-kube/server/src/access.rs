@@ -115,6 +115,11 @@ impl Access {
         shared(&self.entry(table, namespace, name)?)
     }
 
+    /// The Service that has an address, as `namespace/name`.
+    pub fn service_at(&self, ip: &str) -> Option<Arc<str>> {
+        self.cluster.services.holder(&self.cluster, ip)
+    }
+
     /// Entries of one namespace, in the order of their names. Filter by [`ek_store::Meta`] before parsing.
     pub fn in_namespace(&self, table: &TableName, namespace: &str) -> Vec<(Arc<str>, Arc<Entry>)> {
         let prefix = format!("{namespace}/");
@@ -254,7 +259,7 @@ impl Access {
 
 /// An entry's object.
 pub fn parse(entry: &Entry) -> Option<Value> {
-    serde_json::from_slice(&entry.bytes).ok()
+    serde_json::from_slice(&entry.bytes()).ok()
 }
 
 /// How many objects are remembered in parsed form, by all controllers of the process together: those that change just
@@ -279,7 +284,7 @@ pub fn shared(entry: &Arc<Entry>) -> Option<Arc<Value>> {
     {
         return Some(value.clone());
     }
-    let value: Arc<Value> = Arc::new(serde_json::from_slice(&entry.bytes).ok()?);
+    let value: Arc<Value> = Arc::new(serde_json::from_slice(&entry.bytes()).ok()?);
     remember(entry, value.clone());
     Some(value)
 }

@@ -1,14 +1,15 @@
 //! Addresses and ports of Services, given out when they are stored.
 //!
 //! What is taken is read off the Services themselves, so there is no second book to keep in step; the sum over
-//! all of them is kept and only what changed since is read again.
+//! all of them is kept and follows their changes, so that a write costs the same with ten Services and ten thousand.
 
 use crate::cluster::{Cluster, tables};
 use crate::verbs::Call;
 use ek_meta::{FieldError, FieldPath, Status, object};
+use ek_store::{Cursor, Entry, EventKind, Next};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -21,43 +22,84 @@ const PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 #[derive(Default)]
 pub struct Taken(Mutex<Holdings>);
 
+impl Taken {
+    /// The Service that has an address, as `namespace/name`.
+    pub fn holder(&self, cluster: &Cluster, ip: &str) -> Option<Arc<str>> {
+        let mut holdings = self.0.lock();
+        holdings.refresh(cluster);
+        holdings.ips.get(ip)?.first().cloned()
+    }
+}
+
 #[derive(Default)]
 struct Holdings {
+    /// Up to where changes were read.
+    place: Option<Cursor>,
     by_service: HashMap<Arc<str>, (u64, Vec<String>, Vec<u16>)>,
-    ips: HashMap<String, usize>,
+    ips: HashMap<String, Vec<Arc<str>>>,
     ports: HashMap<u16, usize>,
 }
 
 impl Holdings {
     fn refresh(&mut self, cluster: &Cluster) {
-        let view = cluster.store.view(&cluster.id, &tables::SERVICES);
+        loop {
+            let place = self.place.as_mut().filter(|c| cluster.store.is_followed_by(&cluster.id, c));
+            match place.map(|c| c.poll(usize::MAX)) {
+                Some(None) => return,
+                Some(Some(Next::Events(events))) => {
+                    for e in events {
+                        self.forget(&e.key);
+                        if e.kind != EventKind::Deleted {
+                            self.learn(&e.key, &e.entry);
+                        }
+                    }
+                }
+                Some(Some(Next::TooOld { .. } | Next::Closed)) | None => return self.read_all(cluster),
+            }
+        }
+    }
+
+    /// The first time, and when more has changed than history holds.
+    fn read_all(&mut self, cluster: &Cluster) {
+        let (view, place) = cluster.store.view_and_watch(&cluster.id, &tables::SERVICES, None);
+        self.place = Some(place);
         let gone: Vec<Arc<str>> = (self.by_service.iter())
             .filter(|(k, (rev, ..))| view.objects.get(*k).is_none_or(|e| e.revision != *rev))
             .map(|(k, _)| k.clone())
             .collect();
-        for key in gone {
-            let Some((_, ips, ports)) = self.by_service.remove(&key) else { continue };
-            ips.iter().for_each(|ip| release(&mut self.ips, ip));
-            ports.iter().for_each(|p| release(&mut self.ports, p));
-        }
+        gone.iter().for_each(|key| self.forget(key));
         for (key, entry) in &view.objects {
-            if self.by_service.contains_key(key) {
-                continue;
+            if !self.by_service.contains_key(key) {
+                self.learn(key, entry);
             }
-            let service: Value = serde_json::from_slice(&entry.bytes).unwrap_or_default();
-            let (ips, ports) = held(&service);
-            ips.iter().for_each(|ip| *self.ips.entry(ip.clone()).or_default() += 1);
-            ports.iter().for_each(|p| *self.ports.entry(*p).or_default() += 1);
-            self.by_service.insert(key.clone(), (entry.revision, ips, ports));
         }
     }
-}
 
-fn release<K: std::hash::Hash + Eq>(taken: &mut HashMap<K, usize>, what: &K) {
-    if let Some(n) = taken.get_mut(what) {
-        *n -= 1;
-        if *n == 0 {
-            taken.remove(what);
+    fn learn(&mut self, key: &Arc<str>, entry: &Entry) {
+        let service: Value = serde_json::from_slice(&entry.bytes()).unwrap_or_default();
+        let (ips, ports) = held(&service);
+        ips.iter().for_each(|ip| self.ips.entry(ip.clone()).or_default().push(key.clone()));
+        ports.iter().for_each(|p| *self.ports.entry(*p).or_default() += 1);
+        self.by_service.insert(key.clone(), (entry.revision, ips, ports));
+    }
+
+    fn forget(&mut self, key: &Arc<str>) {
+        let Some((_, ips, ports)) = self.by_service.remove(key) else { return };
+        for ip in ips {
+            if let hash_map::Entry::Occupied(mut holders) = self.ips.entry(ip) {
+                holders.get_mut().retain(|k| k != key);
+                if holders.get().is_empty() {
+                    holders.remove();
+                }
+            }
+        }
+        for port in ports {
+            if let hash_map::Entry::Occupied(mut n) = self.ports.entry(port) {
+                *n.get_mut() -= 1;
+                if *n.get() == 0 {
+                    n.remove();
+                }
+            }
         }
     }
 }

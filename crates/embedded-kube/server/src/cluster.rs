@@ -214,7 +214,7 @@ impl Cluster {
             let versions = match old.and_then(|o| o.compiled.get(&key)) {
                 Some(v) => v.clone(),
                 // A terminating CRD is still served for reads and deletes; creation is refused at admission.
-                None => match serde_json::from_slice::<Value>(&entry.bytes) {
+                None => match serde_json::from_slice::<Value>(&entry.bytes()) {
                     Ok(crd) if crd::condition(&crd, crd::ESTABLISHED) => crd::compiled(&crd),
                     _ => Vec::new(),
                 },
@@ -233,7 +233,7 @@ impl Cluster {
     /// All objects of a table, parsed.
     pub fn objects(&self, table: &TableName) -> Vec<Value> {
         let view = self.store.view(&self.id, table);
-        view.objects.values().filter_map(|e| serde_json::from_slice(&e.bytes).ok()).collect()
+        view.objects.values().filter_map(|e| serde_json::from_slice(&e.bytes()).ok()).collect()
     }
 
     pub fn entry(&self, table: &TableName, namespace: &str, name: &str) -> Option<Arc<Entry>> {
@@ -242,7 +242,7 @@ impl Cluster {
 
     /// A stored object as it lies, parsed.
     pub fn object(&self, table: &TableName, namespace: &str, name: &str) -> Option<Value> {
-        serde_json::from_slice(&self.entry(table, namespace, name)?.bytes).ok()
+        serde_json::from_slice(&self.entry(table, namespace, name)?.bytes()).ok()
     }
 
     /// An owned handle, for background work that outlives the request.

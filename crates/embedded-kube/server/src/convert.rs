@@ -21,10 +21,14 @@ pub fn served_bytes(res: &Resource, obj: &Value) -> Bytes {
     encode::preview(obj, &res.head, rv).into()
 }
 
+/// Whether the stored bytes are what this version serves.
+pub fn is_unchanged(res: &Resource, entry: &Entry) -> bool {
+    entry.meta.schema_stamp == res.stamp() && entry.starts_with(res.head.as_bytes())
+}
+
 /// The stored bytes, when they are what this version serves.
-pub fn unchanged<'a>(res: &Resource, entry: &'a Entry) -> Option<&'a Bytes> {
-    let same = entry.meta.schema_stamp == res.stamp() && entry.bytes.starts_with(res.head.as_bytes());
-    same.then_some(&entry.bytes)
+pub fn unchanged(res: &Resource, entry: &Entry) -> Option<Bytes> {
+    is_unchanged(res, entry).then(|| entry.bytes())
 }
 
 /// Objects as conversion webhooks returned them: what is asked of a hook about one state of one object is always
@@ -92,7 +96,7 @@ impl Cluster {
     /// The bytes a client of `res` sees.
     pub async fn read_bytes(&self, res: &Resource, entry: &Entry) -> Result<Bytes, Status> {
         if let Some(b) = unchanged(res, entry) {
-            return Ok(b.clone());
+            return Ok(b);
         }
         if !res.is_custom()
             && let Some(b) = same_shape(res, entry)
@@ -104,7 +108,7 @@ impl Cluster {
 
     /// The object a client of `res` sees, shared with others who look at it.
     pub async fn look(&self, res: &Resource, entry: &Arc<Entry>) -> Result<Arc<Value>, Status> {
-        match unchanged(res, entry).and_then(|_| crate::access::shared(entry)) {
+        match is_unchanged(res, entry).then(|| crate::access::shared(entry)).flatten() {
             Some(shared) => Ok(shared),
             None => self.read(res, entry).await.map(Arc::new),
         }
@@ -112,8 +116,8 @@ impl Cluster {
 
     /// The object a client of `res` sees.
     pub async fn read(&self, res: &Resource, entry: &Entry) -> Result<Value, Status> {
-        let obj: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
-        if unchanged(res, entry).is_some() {
+        let obj: Value = serde_json::from_slice(&entry.bytes()).map_err(Status::internal)?;
+        if is_unchanged(res, entry) {
             return Ok(obj);
         }
         let state = state(res, entry, &obj);
@@ -135,7 +139,7 @@ impl Cluster {
         entries: &[std::sync::Arc<Entry>],
     ) -> Result<Vec<Value>, Status> {
         let parsed: Result<Vec<Value>, _> =
-            entries.iter().map(|e| serde_json::from_slice(&e.bytes)).collect();
+            entries.iter().map(|e| serde_json::from_slice(&e.bytes())).collect();
         let parsed = parsed.map_err(Status::internal)?;
         let states: Vec<Option<State>> =
             (entries.iter().zip(&parsed)).map(|(e, o)| state(res, e, o)).collect();
@@ -212,6 +216,6 @@ impl Cluster {
 /// Built-ins stored under another group with the same body only need another head.
 fn same_shape(res: &Resource, entry: &Entry) -> Option<Bytes> {
     ek_builtin::convert::is_rename_only(&res.storage_api_version, &res.api_version)
-        .then(|| reheaded(&entry.bytes, &res.storage_head, &res.head))
+        .then(|| reheaded(&entry.bytes(), &res.storage_head, &res.head))
         .flatten()
 }

@@ -140,7 +140,7 @@ impl Cluster {
     }
 
     fn cursors(&self, tables: &[TableName]) -> Vec<Cursor> {
-        tables.iter().map(|t| self.store.view_and_watch(&self.id, t).1).collect()
+        tables.iter().map(|t| self.store.view_and_watch(&self.id, t, None).1).collect()
     }
 
     async fn empty_namespace(self: &Arc<Self>, name: &str) -> Result<(), Status> {
@@ -198,7 +198,7 @@ impl Cluster {
             // With the dot even when there is no group: that is the text tools look for.
             let text = format!("{}.{}", h.res.plural, h.res.group);
             content.push(text);
-            let obj: Value = serde_json::from_slice(&h.entry.bytes).unwrap_or_default();
+            let obj: Value = serde_json::from_slice(&h.entry.bytes()).unwrap_or_default();
             for f in obj["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
             {
                 finalizers.push(f.to_owned());
@@ -380,7 +380,7 @@ impl Cluster {
             // Few are of that kind, and there may be thousands of the others.
             let view = me.store.view(&me.id, &res.table);
             let may = |e: &Entry| {
-                let holds = |text: &[u8]| memchr::memmem::find(&e.bytes, text).is_some();
+                let holds = |text: &[u8]| memchr::memmem::find(&e.bytes(), text).is_some();
                 holds(b"aggregationRule") || (res.table == *tables::CRDS && holds(b"\"False\""))
             };
             let all: Vec<Value> =

@@ -163,6 +163,10 @@ pub(crate) async fn http<S, F>(
         >,
     F: Future<Output = Result<Reply, Infallible>> + Send + 'static,
 {
+    // A client that holds small packets back until what it sent before is acknowledged would wait 40 ms for that here,
+    // since nothing is sent back at the end of a handshake.
+    #[cfg(target_os = "linux")]
+    let _ = tls.get_ref().0.set_quickack(true);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).max_buf_size(64 << 10);
     builder

@@ -2,8 +2,10 @@
 
 use crate::cluster::{Cluster, tables};
 use crate::verbs::Call;
-use ek_auth::rbac::{Attributes, aggregated_rules, rules_of, uncovered};
+use ek_auth::rbac::{Attributes, aggregated_rules, parts, rules_of, uncovered};
+use ek_meta::selector::LabelSelector;
 use ek_meta::{Status, object};
+use ek_store::Entry;
 use serde_json::{Value, json};
 
 impl Cluster {
@@ -14,10 +16,7 @@ impl Cluster {
         }
         match call.res.plural.as_str() {
             "clusterroles" => {
-                let all = || self.objects(&tables::CLUSTER_ROLES);
-                if let Some(rules) =
-                    new["aggregationRule"].is_object().then(|| aggregated_rules(new, &all())).flatten()
-                {
+                if let Some(rules) = parts(new).and_then(|p| aggregated_rules(new, &self.parts(&p))) {
                     // Whatever the client sent, the rules of an aggregated role are the sum of its parts. Choosing
                     // the parts is choosing the rules, so changing the selectors needs everything.
                     let selectors = |o: &Value| o["aggregationRule"].clone();
@@ -39,6 +38,13 @@ impl Cluster {
             "roles" => self.refuse_role_escalation(call, new, old),
             _ => self.refuse_binding_escalation(call, new, old),
         }
+    }
+
+    /// ClusterRoles that are selected by their labels; the many others are not read.
+    fn parts(&self, selectors: &[LabelSelector]) -> Vec<Value> {
+        let view = self.store.view(&self.id, &tables::CLUSTER_ROLES);
+        let selected = |e: &Entry| selectors.iter().any(|s| s.matches(|k| e.meta.label(k)));
+        view.objects.values().filter(|e| selected(e)).filter_map(|e| crate::parse(e)).collect()
     }
 
     fn refuse_role_escalation(&self, call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {

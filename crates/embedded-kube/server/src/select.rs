@@ -7,9 +7,11 @@ use crate::registry::Resource;
 use crate::wire::params::Params;
 use ek_meta::Status;
 use ek_meta::selector::{FieldSelector, LabelSelector};
-use ek_store::Entry;
+use ek_store::{Entry, View};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// Selectors longer than this are refused before parsing.
 const MAX_SELECTOR: usize = 64 << 10;
@@ -81,6 +83,13 @@ impl Filter {
         self.name.is_none() && self.labels.is_everything() && self.fields.is_empty()
     }
 
+    /// Those of a table that are selected. Other namespaces are not walked over.
+    pub fn among<'a>(&'a self, view: &'a View) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Entry>)> {
+        let from = self.namespace.as_ref().map(|ns| format!("{ns}/")).unwrap_or_default();
+        let all = view.objects.range::<_, str>((Bound::Included(from.as_str()), Bound::Unbounded));
+        all.take_while(move |(k, _)| k.starts_with(&from)).filter(|(k, e)| self.matches(k, e))
+    }
+
     pub fn matches(&self, key: &str, entry: &Entry) -> bool {
         let (ns, name) = key.split_once('/').unwrap_or(("", key));
         if self.namespace.as_deref().is_some_and(|n| n != ns) {
@@ -93,7 +102,7 @@ impl Filter {
             return false;
         }
         self.fields.iter().all(|t| {
-            let v = scan(&entry.bytes, &t.path).unwrap_or_else(|| t.absent.to_owned());
+            let v = scan(&entry.bytes(), &t.path).unwrap_or_else(|| t.absent.to_owned());
             (v == t.value) != t.negated
         })
     }

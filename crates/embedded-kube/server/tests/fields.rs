@@ -122,3 +122,30 @@ async fn null_is_absent_for_built_in_kinds() {
     m["data"] = json!(null);
     assert!(api.post(MAPS, m).await.ok(201).get("data").is_none());
 }
+
+#[tokio::test]
+async fn a_refused_patch_quotes_the_same_object_whoever_wrote_it() {
+    let api = start_widgets().await;
+    let mut said = Vec::new();
+    for (name, body) in [
+        (
+            "wa",
+            r#"{"spec":{"size":5},"metadata":{"name":"wa","labels":{"b":"2","a":"1"}},"kind":"Widget","apiVersion":"x.io/v1"}"#,
+        ),
+        (
+            "wb",
+            r#"{"apiVersion":"x.io/v1","kind":"Widget","metadata":{"labels":{"a":"1","b":"2"},"name":"wb"},"spec":{"size":5}}"#,
+        ),
+    ] {
+        let made = api.send("POST", WIDGETS, JSON, body).await.ok(201);
+        let uri = format!("{WIDGETS}/{name}?fieldValidation=Strict");
+        let why = api.patch(MERGE, &uri, json!({"spec": {"nope": 1}})).await.fails(422, "Invalid");
+        let mut why = why.replace(name, "<name>");
+        for field in ["uid", "resourceVersion"] {
+            why = why.replace(made["metadata"][field].as_str().unwrap(), field);
+        }
+        said.push(why);
+    }
+    assert_eq!(said[0], said[1]);
+    assert!(said[0].contains(r#"\"labels\":{\"a\":\"1\",\"b\":\"2\"}"#), "{}", said[0]);
+}

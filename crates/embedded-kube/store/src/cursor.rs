@@ -1,7 +1,7 @@
 //! A watcher's place in a table's history.
 
 use crate::HistoryError;
-use crate::table::{Cluster, Event};
+use crate::table::{Cluster, Event, namespace};
 use crate::{TableName, View};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ pub enum Next {
     Closed,
 }
 
-/// Delivers every change after a revision, once, in order.
+/// Delivers every change after a revision, once, in order; of all namespaces or of one.
 pub struct Cursor {
     cluster: Arc<RwLock<Cluster>>,
     table: TableName,
+    within: Option<Box<str>>,
     after: u64,
     wake: watch::Receiver<u64>,
 }
@@ -30,6 +31,7 @@ impl Cursor {
     pub(crate) fn at(
         cluster: Arc<RwLock<Cluster>>,
         table: TableName,
+        within: Option<&str>,
         after: u64,
     ) -> Result<Cursor, HistoryError> {
         let wake = {
@@ -38,21 +40,29 @@ impl Cursor {
             if after < t.floor {
                 return Err(HistoryError::TooOld { requested: after, oldest: t.floor });
             }
-            t.wake.subscribe()
+            t.subscribe(within)
         };
-        Ok(Cursor { cluster, table, after, wake })
+        Ok(Cursor { cluster, table, within: within.map(Into::into), after, wake })
     }
 
     /// The present state and a cursor right behind it.
-    pub(crate) fn now(cluster: Arc<RwLock<Cluster>>, table: TableName) -> (View, Cursor) {
+    pub(crate) fn now(
+        cluster: Arc<RwLock<Cluster>>,
+        table: TableName,
+        within: Option<&str>,
+    ) -> (View, Cursor) {
         let (view, wake) = {
             let mut c = cluster.write();
             let revision = c.revision;
             let t = c.table(&table);
-            (View { revision, objects: t.objects.clone() }, t.wake.subscribe())
+            (View { revision, objects: t.objects.clone() }, t.subscribe(within))
         };
         let after = view.revision;
-        (view, Cursor { cluster, table, after, wake })
+        (view, Cursor { cluster, table, within: within.map(Into::into), after, wake })
+    }
+
+    pub(crate) fn is_of(&self, cluster: &Arc<RwLock<Cluster>>) -> bool {
+        Arc::ptr_eq(&self.cluster, cluster)
     }
 
     /// Up to `max` changes, waiting for the first. Cancel-safe: a dropped call loses nothing.
@@ -73,28 +83,34 @@ impl Cursor {
     pub fn poll(&mut self, max: usize) -> Option<Next> {
         let c = self.cluster.read();
         let Some(t) = c.tables.get(&self.table) else { return Some(Next::Closed) };
-        if self.after < t.floor {
-            return Some(Next::TooOld { oldest: t.floor });
+        let oldest = t.floor_within(self.within.as_deref());
+        if self.after < oldest {
+            return Some(Next::TooOld { oldest });
         }
-        let from = t.first_after(self.after);
-        if from == t.ring.len() {
-            return None;
+        let mut events = Vec::new();
+        for e in t.ring.iter().skip(t.first_after(self.after)) {
+            // What is of no concern is passed for good.
+            self.after = e.revision();
+            if self.within.as_deref().is_none_or(|ns| namespace(&e.key) == ns) {
+                events.push(e.clone());
+                if events.len() == max {
+                    break;
+                }
+            }
         }
-        let events: Vec<_> = t.ring.iter().skip(from).take(max).cloned().collect();
-        if let Some(last) = events.last() {
-            self.after = last.revision();
-        }
-        Some(Next::Events(events))
+        (!events.is_empty()).then_some(Next::Events(events))
     }
 
     /// The revision a bookmark may carry: everything up to it has been delivered. `None` while changes wait.
     pub fn bookmark(&mut self) -> Option<u64> {
         let c = self.cluster.read();
         let t = c.tables.get(&self.table)?;
-        if t.first_after(self.after) < t.ring.len() || self.after < t.floor {
+        let mut waiting = t.ring.iter().skip(t.first_after(self.after));
+        let ours = |e: &Arc<Event>| self.within.as_deref().is_none_or(|ns| namespace(&e.key) == ns);
+        if self.after < t.floor_within(self.within.as_deref()) || waiting.any(ours) {
             return None;
         }
-        // Advancing is safe: no event of this table lies between.
+        // Advancing is safe: no event of this cursor lies between.
         self.after = self.after.max(c.revision);
         Some(self.after)
     }

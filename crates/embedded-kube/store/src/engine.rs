@@ -1,5 +1,6 @@
 //! The store itself: reads from published state, writes through one writer.
 
+use crate::body::{self, Fresh};
 use crate::feed::{self, Delta, Feed, FeedHandle};
 use crate::log::{Log, OpenError, Shared};
 use crate::members::{Directory, Logs, MemberError};
@@ -159,6 +160,9 @@ impl Store {
 
     fn durable(logs: Logs, clusters: Clusters, options: Options) -> std::io::Result<Store> {
         let own_thread = options.own_thread;
+        for cluster in clusters.values() {
+            body::cool(cluster.read().tables.values().flat_map(|t| t.objects.values()).map(Fresh::read));
+        }
         let store = Store::made(clusters, options, Writer::Durable(Box::new(Durable::new(logs))));
         if own_thread {
             writer::start(&store.0)?;
@@ -221,14 +225,30 @@ impl Store {
         Ok(View { revision, objects })
     }
 
-    /// Follows every change after `after`.
-    pub fn watch(&self, id: &ClusterId, table: &TableName, after: u64) -> Result<Cursor, HistoryError> {
-        Cursor::at(self.cluster(id), table.clone(), after)
+    /// Follows every change after `after`, in one namespace or all.
+    pub fn watch(
+        &self,
+        id: &ClusterId,
+        table: &TableName,
+        within: Option<&str>,
+        after: u64,
+    ) -> Result<Cursor, HistoryError> {
+        Cursor::at(self.cluster(id), table.clone(), within, after)
     }
 
-    /// The present, and every change after it.
-    pub fn view_and_watch(&self, id: &ClusterId, table: &TableName) -> (crate::View, Cursor) {
-        Cursor::now(self.cluster(id), table.clone())
+    /// Whether a cursor is one of this cluster as it is now, and not of one that is gone or was never founded.
+    pub fn is_followed_by(&self, id: &ClusterId, cursor: &Cursor) -> bool {
+        self.0.clusters.read().get(id).is_some_and(|c| cursor.is_of(c))
+    }
+
+    /// The present, and every change after it, in one namespace or all.
+    pub fn view_and_watch(
+        &self,
+        id: &ClusterId,
+        table: &TableName,
+        within: Option<&str>,
+    ) -> (crate::View, Cursor) {
+        Cursor::now(self.cluster(id), table.clone(), within)
     }
 
     /// Everything there is, and then everything that changes, in all clusters.
@@ -306,7 +326,7 @@ impl Store {
 
     /// Whether an object lies on disk as it would be written now.
     pub fn is_current(&self, table: &TableName, entry: &Entry) -> bool {
-        self.0.seal.read().as_ref().is_none_or(|s| s.is_current(table, entry.stored()))
+        self.0.seal.read().as_ref().is_none_or(|s| s.is_current(table, &entry.stored()))
     }
 
     /// Whether some object is stored under a key that nobody has; see [`Entry::locked`].
@@ -492,6 +512,7 @@ impl Inner {
         let mut woken: Vec<tokio::sync::watch::Sender<u64>> = Vec::new();
         let fed = !self.feeds.read().is_empty();
         let mut deltas = Vec::new();
+        let mut told = Vec::with_capacity(staged.len());
         for s in staged {
             let revision = s.entry.revision;
             c.revision = revision;
@@ -504,19 +525,23 @@ impl Inner {
                 current: (!s.deleted).then(|| s.entry.clone()),
             });
             let held = table.ring_bytes;
-            let before = table.publish(s, now, window);
+            let event = table.publish(s, now, window);
             // Wraps below zero and back: the sum is right.
             self.history.fetch_add(table.ring_bytes.wrapping_sub(held), Ordering::Relaxed);
             if let Some(d) = &mut delta {
-                d.previous = before;
+                d.previous = event.previous.clone();
             }
+            told.push(Fresh::told(&event));
             deltas.extend(delta);
-            if !woken.iter().any(|w| w.same_channel(&table.wake)) {
-                woken.push(table.wake.clone());
+            for wake in table.woken_by(&event.key) {
+                if !woken.iter().any(|w| w.same_channel(wake)) {
+                    woken.push(wake.clone());
+                }
             }
         }
         let revision = c.revision;
         drop(c);
+        body::cool(told);
         for w in woken {
             w.send_replace(revision);
         }

@@ -22,6 +22,7 @@
 //! The store knows nothing of HTTP, kinds or schemas. [`ClusterId`] is part of every key.
 
 mod backup;
+mod body;
 mod cursor;
 mod engine;
 mod feed;
@@ -44,7 +45,7 @@ pub use log::{OpenError, Shared};
 pub use members::{Directory, MemberError};
 pub use meta::{Meta, Owner};
 pub use seal::Seal;
-pub use table::{Base, Entry, Event, EventKind, View};
+pub use table::{Base, Entry, Event, EventKind, Objects, View};
 
 use bytes::Bytes;
 use std::sync::Arc;

@@ -255,10 +255,10 @@ impl Recovered {
         if change.deleted || change.entry.revision > FOUNDING {
             return change;
         }
-        let sum = xxhash_rust::xxh3::xxh3_64(&change.entry.bytes);
+        let sum = xxhash_rust::xxh3::xxh3_64(&change.entry.bytes());
         let mut shared = self.shared.0.lock();
         match shared.get(&sum).and_then(Weak::upgrade) {
-            Some(known) if known.bytes == change.entry.bytes => change.entry = known,
+            Some(known) if known.bytes() == change.entry.bytes() => change.entry = known,
             Some(_) => {}
             None => _ = shared.insert(sum, Arc::downgrade(&change.entry)),
         }

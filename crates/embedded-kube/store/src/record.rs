@@ -83,7 +83,10 @@ fn encode(out: &mut Vec<u8>, record: &Record) {
                 put_str(out, c.table.as_bytes());
                 put_str(out, c.key.as_bytes());
                 // A deletion needs no last state: history does not survive a restart.
-                put_str(out, if c.deleted { b"" } else { c.entry.stored() });
+                match c.deleted {
+                    true => put_str(out, b""),
+                    false => put_str(out, &c.entry.stored()),
+                }
             }
         }
         Record::DropCluster { cluster } => {

@@ -27,20 +27,21 @@ pub trait Seal: Send + Sync + 'static {
 /// What a recovered object is before anybody has brought a key.
 pub(crate) fn closed(stored: Bytes, revision: u64) -> Entry {
     let why = Some(Arc::from("the object is sealed and nobody has brought its key yet"));
-    Entry { stored: Some(stored.clone()), bytes: stored, revision, meta: Meta::default(), locked: why }
+    let sealed = Some(stored.clone());
+    Entry { stored: sealed, locked: why, ..Entry::new(stored, revision, Meta::default()) }
 }
 
 /// The entry as this seal sees it; `None` when nothing changes.
 pub(crate) fn reopened(seal: &dyn Seal, table: &TableName, key: &str, entry: &Entry) -> Option<Entry> {
-    let stored = entry.stored().clone();
+    let stored = entry.stored();
     let lock = |why: String| {
         if entry.locked.as_deref() == Some(why.as_str()) {
             return None;
         }
         let stored = Some(stored.clone());
-        let bytes = entry.stored().clone();
+        let bytes = entry.stored();
         let meta = entry.meta.clone();
-        Some(Entry { bytes, revision: entry.revision, meta, stored, locked: Some(why.into()) })
+        Some(Entry { stored, locked: Some(why.into()), ..Entry::new(bytes, entry.revision, meta) })
     };
     match seal.open(table, key, &stored) {
         Err(why) => lock(why),
@@ -48,7 +49,7 @@ pub(crate) fn reopened(seal: &dyn Seal, table: &TableName, key: &str, entry: &En
         Ok(plain) => match Meta::from_bytes(&plain) {
             Ok(meta) => {
                 let stored = (plain != stored).then_some(stored);
-                Some(Entry { bytes: plain, revision: entry.revision, meta, stored, locked: None })
+                Some(Entry { stored, ..Entry::new(plain, entry.revision, meta) })
             }
             Err(e) => lock(format!("what was opened is no object: {e}")),
         },

@@ -1,5 +1,6 @@
 //! The in-memory side: tables as persistent maps, each with a ring of recent events.
 
+use crate::body::Body;
 use crate::{ClusterId, HistoryError, Meta, TableName};
 use bytes::Bytes;
 use imbl::OrdMap;
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 /// One version of one object.
 #[derive(Debug)]
 pub struct Entry {
-    pub bytes: Bytes,
+    pub(crate) body: Body,
     pub revision: u64,
     pub meta: Meta,
     /// What lies on disk, where that is something else: see [`crate::Seal`].
@@ -23,12 +24,33 @@ pub struct Entry {
 
 impl Entry {
     pub fn new(bytes: Bytes, revision: u64, meta: Meta) -> Entry {
-        Entry { bytes, revision, meta, stored: None, locked: None }
+        Entry { body: Body::new(bytes), revision, meta, stored: None, locked: None }
+    }
+
+    /// The object, as canonical JSON.
+    pub fn bytes(&self) -> Bytes {
+        self.body.bytes()
+    }
+
+    /// How long that is.
+    #[allow(clippy::len_without_is_empty, reason = "no object is empty")]
+    pub fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Whether it begins so; cheaper than its bytes.
+    pub fn starts_with(&self, head: &[u8]) -> bool {
+        self.body.starts_with(head)
+    }
+
+    /// Keeps the object in less room, if that gains anything.
+    pub(crate) fn pack(&self) {
+        self.body.pack();
     }
 
     /// As it lies on disk.
-    pub fn stored(&self) -> &Bytes {
-        self.stored.as_ref().unwrap_or(&self.bytes)
+    pub fn stored(&self) -> Bytes {
+        self.stored.clone().unwrap_or_else(|| self.bytes())
     }
 
     /// Why the object cannot be read, if it cannot.
@@ -65,7 +87,7 @@ impl Event {
         self.encodings.lock().iter().any(|(s, _)| *s == slot)
     }
 
-    fn forget_encodings(&self) {
+    pub(crate) fn forget_encodings(&self) {
         *self.encodings.lock() = Vec::new();
     }
 
@@ -88,7 +110,8 @@ impl Event {
 /// As many of a table's newest events keep their encodings, which are as large as the objects themselves.
 const ENCODED: usize = 32;
 
-pub(crate) type Objects = OrdMap<Arc<str>, Arc<Entry>>;
+/// A table's objects by key; a copy costs nothing.
+pub type Objects = OrdMap<Arc<str>, Arc<Entry>>;
 
 /// A consistent view of one table.
 #[derive(Clone, Debug)]
@@ -115,6 +138,21 @@ pub(crate) struct Table {
     /// Every change after this revision is in the ring.
     pub(crate) floor: u64,
     pub(crate) wake: watch::Sender<u64>,
+    /// Namespaces that somebody follows alone.
+    spaces: HashMap<Box<str>, Space>,
+}
+
+/// One namespace of a table, for those who follow no other: of a thousand namespaces most changes concern one, and only
+/// its watchers are woken.
+struct Space {
+    wake: watch::Sender<u64>,
+    /// Every change in it after this revision is in the ring.
+    floor: u64,
+}
+
+/// Which namespace a key is in; none has no name.
+pub(crate) fn namespace(key: &str) -> &str {
+    key.split_once('/').map_or("", |(ns, _)| ns)
 }
 
 impl Table {
@@ -125,11 +163,38 @@ impl Table {
             ring_bytes: 0,
             floor,
             wake: watch::Sender::new(floor),
+            spaces: HashMap::new(),
         }
     }
 
-    /// Makes a change visible; returns what stood there before.
-    pub(crate) fn publish(&mut self, change: Staged, now: Timestamp, window: Window) -> Option<Arc<Entry>> {
+    /// Every change in a namespace (or anywhere) after this revision is in the ring.
+    pub(crate) fn floor_within(&self, namespace: Option<&str>) -> u64 {
+        namespace.and_then(|ns| self.spaces.get(ns)).map_or(self.floor, |s| s.floor)
+    }
+
+    /// Woken by changes in a namespace, or anywhere.
+    pub(crate) fn subscribe(&mut self, namespace: Option<&str>) -> watch::Receiver<u64> {
+        let Some(ns) = namespace else { return self.wake.subscribe() };
+        if let Some(space) = self.spaces.get(ns) {
+            return space.wake.subscribe();
+        }
+        // Those that nobody follows any more, now and then.
+        if self.spaces.len().is_power_of_two() {
+            self.spaces.retain(|_, s| s.wake.receiver_count() > 0);
+        }
+        let wake = watch::Sender::new(self.floor);
+        let woken = wake.subscribe();
+        self.spaces.insert(ns.into(), Space { wake, floor: self.floor });
+        woken
+    }
+
+    /// Who is to be woken by a change of `key`.
+    pub(crate) fn woken_by(&self, key: &str) -> impl Iterator<Item = &watch::Sender<u64>> {
+        std::iter::once(&self.wake).chain(self.spaces.get(namespace(key)).map(|s| &s.wake))
+    }
+
+    /// Makes a change visible; returns how it is told.
+    pub(crate) fn publish(&mut self, change: Staged, now: Timestamp, window: Window) -> Arc<Event> {
         let Staged { key, entry, deleted, .. } = change;
         let previous =
             if deleted { self.objects.remove(&key) } else { self.objects.insert(key.clone(), entry.clone()) };
@@ -138,16 +203,16 @@ impl Table {
             (false, None) => EventKind::Added,
             (false, Some(_)) => EventKind::Modified,
         };
-        let before = previous.clone();
         let event = Event { kind, key, entry, previous, at: now, encodings: Mutex::new(Vec::new()) };
-        self.ring_bytes += event.entry.bytes.len();
-        self.ring.push_back(Arc::new(event));
+        let event = Arc::new(event);
+        self.ring_bytes += event.entry.len();
+        self.ring.push_back(event.clone());
         // Watchers that keep up have long sent it; one that comes late makes its own.
         if let Some(old) = self.ring.len().checked_sub(ENCODED + 1).and_then(|i| self.ring.get(i)) {
             old.forget_encodings();
         }
         self.trim(now, window);
-        before
+        event
     }
 
     /// Forgets events beyond the window. Memory comes before age: large objects shorten history.
@@ -160,7 +225,10 @@ impl Table {
                 break;
             }
             self.floor = oldest.revision();
-            self.ring_bytes -= oldest.entry.bytes.len();
+            if let Some(space) = self.spaces.get_mut(namespace(&oldest.key)) {
+                space.floor = self.floor;
+            }
+            self.ring_bytes -= oldest.entry.len();
             self.ring.pop_front();
         }
     }

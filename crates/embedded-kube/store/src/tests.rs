@@ -63,7 +63,7 @@ async fn commits_check_expectations_and_fill_the_revision() {
     let s = memory(options()).await;
     let e = s.commit(put("a", Expect::Absent)).await.unwrap();
     assert_eq!(e[0].revision, 1);
-    assert!(std::str::from_utf8(&e[0].bytes).unwrap().contains("\"resourceVersion\":\"1\""));
+    assert!(std::str::from_utf8(&e[0].bytes()).unwrap().contains("\"resourceVersion\":\"1\""));
     assert_eq!(e[0].meta.label("a"), Some("1"));
     assert!(matches!(
         s.commit(put("a", Expect::Absent)).await,
@@ -84,7 +84,7 @@ async fn commits_check_expectations_and_fill_the_revision() {
 #[tokio::test]
 async fn watchers_see_each_change_once_in_order_and_old_views_stay() {
     let s = memory(options()).await;
-    let mut c = s.watch(&id(), &table(), 0).unwrap();
+    let mut c = s.watch(&id(), &table(), None, 0).unwrap();
     s.commit(put("a", Expect::Absent)).await.unwrap();
     s.commit(put("b", Expect::Absent)).await.unwrap();
     s.commit(delete("a", 1)).await.unwrap();
@@ -102,14 +102,41 @@ async fn watchers_see_each_change_once_in_order_and_old_views_stay() {
 #[tokio::test]
 async fn a_slow_watcher_is_told_and_never_holds_history() {
     let s = memory(Options { min_events: 4, max_events: 4, ..options() }).await;
-    let mut c = s.watch(&id(), &table(), 0).unwrap();
+    let mut c = s.watch(&id(), &table(), None, 0).unwrap();
     for i in 0..10 {
         s.commit(put(&format!("n{i}"), Expect::Absent)).await.unwrap();
     }
     assert!(matches!(c.next(10).await, Next::TooOld { oldest: 6 }));
-    assert!(matches!(s.watch(&id(), &table(), 5), Err(HistoryError::TooOld { .. })));
+    assert!(matches!(s.watch(&id(), &table(), None, 5), Err(HistoryError::TooOld { .. })));
     assert!(matches!(s.view_at(&id(), &table(), 5), Err(HistoryError::TooOld { .. })));
-    assert!(s.watch(&id(), &table(), 6).is_ok());
+    assert!(s.watch(&id(), &table(), None, 6).is_ok());
+}
+
+#[tokio::test]
+async fn who_follows_one_namespace_is_woken_and_outrun_by_it_alone() {
+    let s = memory(Options { min_events: 4, max_events: 4, ..options() }).await;
+    let mut ours = s.watch(&id(), &table(), Some("ours"), 0).unwrap();
+    let add = |key: String| Batch::one(&id(), &table(), key, Expect::Absent, Change::Put(draft("x", 1)));
+    for i in 0..10 {
+        s.commit(add(format!("theirs/{i}"))).await.unwrap();
+    }
+    let woken = tokio::time::timeout(std::time::Duration::from_millis(20), ours.next(10)).await;
+    assert!(woken.is_err(), "nothing of ours has changed, and what is forgotten was not ours");
+    assert_eq!(ours.bookmark(), Some(10));
+    s.commit(add("ours/a".into())).await.unwrap();
+    s.commit(add("theirs/a".into())).await.unwrap();
+    s.commit(add("ours/b".into())).await.unwrap();
+    assert_eq!(ours.bookmark(), None, "changes wait");
+    let Next::Events(seen) = ours.next(10).await else { panic!("events") };
+    assert_eq!(seen.iter().map(|e| &*e.key).collect::<Vec<_>>(), ["ours/a", "ours/b"]);
+    for i in 0..10 {
+        s.commit(add(format!("ours/{i}"))).await.unwrap();
+    }
+    assert!(matches!(ours.next(10).await, Next::TooOld { oldest: 19 }));
+    // One who leaves takes its place along; the next one begins as far back as history goes.
+    drop(ours);
+    assert!(s.watch(&id(), &table(), Some("ours"), 18).is_err());
+    assert!(s.watch(&id(), &table(), Some("ours"), 19).is_ok());
 }
 
 #[tokio::test]
@@ -119,8 +146,8 @@ async fn large_objects_shorten_history_instead_of_filling_memory() {
         let b = Batch::one(&id(), &table(), format!("ns/{i}"), Expect::Any, Change::Put(draft("x", 1000)));
         s.commit(b).await.unwrap();
     }
-    assert!(matches!(s.watch(&id(), &table(), 50), Err(HistoryError::TooOld { .. })));
-    assert!(s.watch(&id(), &table(), 95).is_ok());
+    assert!(matches!(s.watch(&id(), &table(), None, 50), Err(HistoryError::TooOld { .. })));
+    assert!(s.watch(&id(), &table(), None, 95).is_ok());
 }
 
 #[tokio::test]
@@ -129,7 +156,7 @@ async fn clusters_are_apart_and_can_be_dropped() {
     let other = ClusterId::new("other");
     s.found(&other, &Arc::new(Base::new(Vec::new()))).await.unwrap();
     s.commit(put("a", Expect::Absent)).await.unwrap();
-    let mut w = s.watch(&other, &table(), 0).unwrap();
+    let mut w = s.watch(&other, &table(), None, 0).unwrap();
     let mut b = put("a", Expect::Absent);
     b.cluster = other.clone();
     s.commit(b).await.unwrap();
@@ -162,8 +189,8 @@ async fn acknowledged_writes_survive_and_watches_resume() {
     assert_eq!((v.revision, v.objects.len()), (201, 199));
     assert_eq!(v.objects["ns/n000"].meta.label("b"), Some("2"));
     // History is gone, but who was up to date may go on.
-    assert!(s.watch(&id(), &table(), 201).is_ok());
-    assert!(matches!(s.watch(&id(), &table(), 200), Err(HistoryError::TooOld { .. })));
+    assert!(s.watch(&id(), &table(), None, 201).is_ok());
+    assert!(matches!(s.watch(&id(), &table(), None, 200), Err(HistoryError::TooOld { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]

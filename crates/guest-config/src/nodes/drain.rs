@@ -2,6 +2,7 @@
 
 use super::facts::{NodeFact, word};
 use super::{Keeper, asking};
+use apis::names::label;
 use futures::StreamExt;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
@@ -43,7 +44,9 @@ pub fn leaves(pod: &Pod) -> bool {
     let ended = matches!(phase, Some("Succeeded" | "Failed"));
     // The one that does the upgrade cannot leave before it is done.
     let daemon = pod.metadata.name.as_deref().is_some_and(|n| n.starts_with(super::inplace::DAEMON));
-    !(of_daemons || mirror || ended || daemon)
+    let skipped =
+        pod.metadata.labels.as_ref().and_then(|l| l.get(label::POD_DRAIN)).is_some_and(|v| v == "skip");
+    !(of_daemons || mirror || ended || daemon || skipped)
 }
 
 pub(super) async fn run(keeper: &Keeper, node: &NodeFact) -> Result<Outcome, Failure> {
@@ -126,6 +129,7 @@ mod tests {
             json!({"metadata": {"name": "machine-config-daemon-n1"}}),
             json!({"metadata": {"name": "a", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true}]}}),
             json!({"metadata": {"name": "a"}, "status": {"phase": "Succeeded"}}),
+            json!({"metadata": {"name": "a", "labels": {"cluster.x-k8s.io/drain": "skip"}}}),
             json!({"metadata": {"name": "a", "annotations": {"kubernetes.io/config.mirror": "x"}}}),
         ] {
             assert!(!leaves(&pod(stays.clone())), "{stays}");

@@ -40,7 +40,7 @@ fn advice(layer: Layer, cluster: &str, home: &str) -> String {
             force("machines")
         ),
         Layer::Plane => format!(
-            "see the logs of Deployment control-plane-operator; take the control plane away without its cleanup (what the guest made in Azure stays there) with {}",
+            "see the logs of Deployment control-plane-operator, and the conditions of AzurePrivateLinkServices if it has some; take the control plane away without its cleanup (what the guest made in Azure stays there, private endpoints too) with {}",
             force("control-plane")
         ),
         Layer::Namespace => format!(

@@ -14,8 +14,8 @@
 //! `machines`, `control-plane`, `namespace`, or `all`. What those finalizers would have cleaned up in Azure is then
 //! left to whoever forces; the condition says so.
 //!
-//! Two things are forced by themselves, because nobody could do anything else: machines whose deletion Azure has refused for
-//! ten minutes, and machines and control planes whose resource group is gone.
+//! Two things are forced by themselves, because nobody could do anything else: machines and private endpoints whose deletion
+//! Azure has refused for ten minutes, and machines, endpoints and control planes whose resource group is gone.
 
 mod blockers;
 
@@ -31,7 +31,7 @@ pub const FORCE: &str = "hypershift.openshift.io/force-delete";
 /// True while a layer is overdue; False while deletion goes on as it should. Ours, documented with [`FORCE`].
 pub const DELETION_BLOCKED: &str = "DeletionBlocked";
 
-/// How long Azure may refuse before a machine is given up.
+/// How long Azure may refuse before a machine or an endpoint is given up.
 pub const MACHINE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Where a deletion stands.
@@ -134,6 +134,8 @@ pub struct Remains {
     /// Deployments that still hold their finalizer.
     pub operators: Vec<Left>,
     pub plane: Option<Left>,
+    /// Private links whose endpoint is still there; the control plane waits for them.
+    pub links: Vec<Machine>,
     pub cleanup: Cleanup,
     pub namespace: Option<Left>,
     pub keep_namespace: bool,
@@ -158,6 +160,8 @@ pub enum Act {
     DropCluster,
     ReleaseOperator(String),
     DeletePlane,
+    /// Give their endpoints up: Azure has nothing of them, or will not let go.
+    DropLinks(Vec<String>),
     /// The guest has cleaned up, or had its time: our own finalizer goes.
     ReleasePlane,
     DropPlane,
@@ -237,10 +241,15 @@ fn next(r: &Remains, now: Timestamp, forced: &dyn Fn(Layer) -> bool) -> (Layer, 
             }
             Some(_) => {}
         }
+        let dropped = links(r, now, forced(Layer::Plane));
+        if !dropped.is_empty() {
+            acts.push(Act::DropLinks(dropped));
+        }
         if (forced(Layer::Plane) || (overdue && r.group_gone)) && !plane.finalizers.is_empty() {
             acts.push(Act::DropPlane);
         }
-        return (Layer::Plane, acts, vec![plane.clone()]);
+        let blockers = r.links.iter().map(|l| l.left.clone()).chain([plane.clone()]).collect();
+        return (Layer::Plane, acts, blockers);
     }
     if let Some(space) = r.namespace.as_ref().filter(|_| !r.keep_namespace) {
         let mut acts = Vec::new();
@@ -261,6 +270,15 @@ fn next(r: &Remains, now: Timestamp, forced: &dyn Fn(Layer) -> bool) -> (Layer, 
         }
     }
     (Layer::Gone, vec![Act::Finish], Vec::new())
+}
+
+/// Links whose endpoints are given up.
+fn links(r: &Remains, now: Timestamp, forced: bool) -> Vec<String> {
+    let all = r.links.iter().filter(|l| l.left.since.is_some());
+    let lost = |l: &&Machine| {
+        forced || r.group_gone || l.refused.is_some_and(|t| now.duration_since(t) >= MACHINE_PATIENCE)
+    };
+    all.filter(lost).map(|l| l.left.name.clone()).collect()
 }
 
 fn machines(r: &Remains, cluster: &Left, now: Timestamp, forced: bool) -> (Layer, Vec<Act>, Vec<Left>) {

@@ -36,6 +36,7 @@ fn obey(r: &mut Remains, step: &Step, now: Timestamp) {
             Act::DeleteCluster | Act::DropCluster => (r.cluster, r.machines) = (None, Vec::new()),
             Act::DropMachine(n) => r.machines.retain(|m| m.left.name != *n),
             Act::ReleaseOperator(n) => r.operators.retain(|o| o.name != *n),
+            Act::DropLinks(names) => r.links.retain(|l| !names.contains(&l.left.name)),
             Act::DeletePlane | Act::ReleasePlane | Act::DropPlane => r.plane = None,
             Act::DeleteNamespace | Act::EmptyNamespace => r.namespace = None,
             Act::RemoveTraces => r.traces = false,
@@ -165,4 +166,33 @@ fn the_guest_has_its_time_to_clean_up_and_no_more() {
     assert_eq!(step(&r, at(10)).acts, [Act::ReleasePlane]);
     r.cleanup = Cleanup::Over;
     assert_eq!(step(&r, at(1)).acts, [Act::ReleasePlane]);
+}
+
+/// A control plane waits for its private endpoints, and for one that Azure refuses to delete no longer than for a machine.
+#[test]
+fn private_endpoints_are_waited_for_and_given_up() {
+    let link = |refused: Option<i64>| Machine {
+        left: Left { note: "AuthorizationFailed".into(), ..left("private-router", Some(1), &["endpoint"]) },
+        refused: refused.map(at),
+    };
+    let mut r = Remains {
+        began: at(0),
+        plane: Some(left("plane", Some(1), &["hypershift.openshift.io/azure-pls-endpoint-cleanup"])),
+        links: vec![link(None)],
+        ..Remains::default()
+    };
+    let first = step(&r, at(2));
+    assert_eq!((first.layer, &first.acts[..]), (Layer::Plane, &[][..]));
+    let said = finding(&first, "clusters", "demo").message;
+    assert!(said.contains("private-router") && said.contains("AuthorizationFailed"), "{said}");
+    r.links = vec![link(Some(2))];
+    assert_eq!(step(&r, at(11)).acts, []);
+    let drop = Act::DropLinks(vec!["private-router".to_owned()]);
+    assert_eq!(step(&r, at(12)).acts, std::slice::from_ref(&drop));
+    // Nobody can delete from a group that is gone; whoever forces does not wait either.
+    r.links = vec![link(None)];
+    r.group_gone = true;
+    assert_eq!(step(&r, at(2)).acts, std::slice::from_ref(&drop));
+    (r.group_gone, r.force) = (false, vec!["control-plane".into()]);
+    assert_eq!(step(&r, at(2)).acts, [drop, Act::DropPlane]);
 }

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::delete::DELETION_BLOCKED;
-use apis::conditions::{hosted_cluster as c, reason};
+use apis::conditions::{hosted_cluster as c, private_link, reason};
 
 /// Whether somebody has to do something about it.
 pub fn state(kind: &str, why: &str) -> State {
@@ -49,6 +49,9 @@ pub fn hint(kind: &str, state: State) -> &'static str {
         }
         c::DATA_PLANE_CONNECTION_AVAILABLE | c::CONTROL_PLANE_CONNECTION_AVAILABLE => {
             "needs nodes: see the NodePools and the konnectivity agents on them"
+        }
+        kind if private_link::ALL.contains(&kind) => {
+            "see `kubectl get azpls` in the control plane's namespace; the operator must be installed with --private-platform Azure"
         }
         c::VALID_AZURE_KMS_CONFIG => {
             "see that the key exists and the identity may encrypt and decrypt with it"

@@ -86,8 +86,15 @@ pub struct Facts {
 }
 
 /// Conditions that are good when False.
-const NEGATIVE: [&str; 5] =
-    [c::DEGRADED, c::PROGRESSING, c::CLUSTER_VERSION_PROGRESSING, DELETION_BLOCKED, c::AUTO_NODE_ENABLED];
+const NEGATIVE: [&str; 7] = [
+    c::DEGRADED,
+    c::PROGRESSING,
+    c::CLUSTER_VERSION_PROGRESSING,
+    DELETION_BLOCKED,
+    c::AUTO_NODE_ENABLED,
+    c::CLUSTER_SIZE_TRANSITION_PENDING,
+    c::CLUSTER_SIZE_TRANSITION_REQUIRED,
+];
 
 fn condition(found: &Condition) -> Node {
     let good = match NEGATIVE.contains(&found.kind.as_str()) {

@@ -3,9 +3,11 @@
 use super::{Page, labels, seconds, time};
 use crate::inputs::{self, Purpose};
 use crate::naming;
+use crate::nodepool::capacity::Known;
 use crate::operate::Operator;
 use apis::conditions::hosted_cluster as c;
 use apis::hypershift::HostedCluster;
+use apis::names::annotation;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use reconcile::conditions::Conditions;
@@ -66,6 +68,49 @@ pub fn one(
     let pools = u32::try_from(operator.views.pools_of(home, name).len()).unwrap_or(u32::MAX);
     page.add("hypershift_hostedcluster_nodepools", "NodePools of a cluster.", l.to_owned(), f64::from(pools));
     migration(page, &o.data["status"]["secretEncryption"], l, now);
+    if let Some(size) = naming::annotation(hc, annotation::CLUSTER_SIZE_OVERRIDE).filter(|s| !s.is_empty()) {
+        let help = "Clusters whose size somebody chose, and which.";
+        let with = format!("{l},{}", labels(&[("size", size)]));
+        page.add("hypershift_cluster_size_override_instances", help, with, 1.0);
+    }
+    processors(page, operator, hc, l);
+}
+
+/// Processors of that many nodes of each size, or why that cannot be said.
+fn sum<'a>(
+    pools: impl Iterator<Item = (&'a str, u64)>,
+    known: impl Fn(&str) -> Option<Known>,
+) -> Result<u64, &'static str> {
+    let counts = pools.filter(|(_, nodes)| *nodes > 0).map(|(size, nodes)| match known(size) {
+        Some(Known::Has(sold)) => Ok(u64::from(sold.size.cpus).saturating_mul(nodes)),
+        Some(_) => Err("unknown instance type"),
+        None => Err("Azure was not asked"),
+    });
+    counts.sum()
+}
+
+/// Processors of a cluster's nodes, where Azure was asked what machines have; otherwise why not.
+fn processors(page: &mut Page, operator: &Operator, hc: &HostedCluster, l: &str) {
+    let azure = hc.spec.shared.platform.azure.as_ref();
+    let (subscription, location) =
+        azure.map_or(("", ""), |a| (a.subscription_id.as_str(), a.location.as_str()));
+    let (home, name) = (naming::home(hc), naming::name(hc));
+    let pools = operator.views.np.pools.within(home);
+    let own = pools.iter().filter(|p| p.data["spec"]["clusterName"] == name).map(|p| {
+        let size = p.data["spec"]["platform"]["azure"]["vmSize"].as_str().unwrap_or_default();
+        (size, p.data["status"]["replicas"].as_u64().unwrap_or(0))
+    });
+    let found = sum(own, |size| operator.sizes.known(subscription, location, size));
+    #[allow(clippy::cast_precision_loss, reason = "no cluster has that many processors")]
+    let value = found.map_or(-1.0, |n| n as f64);
+    let l = format!("{l},{}", labels(&[("platform", "Azure")]));
+    let help = "Virtual processors of a cluster's nodes; -1 if that is not known.";
+    page.add("hypershift_cluster_vcpus", help, l.clone(), value);
+    if let Err(why) = found {
+        let help = "Why hypershift_cluster_vcpus is -1.";
+        let with = format!("{l},{}", labels(&[("reason", why)]));
+        page.add("hypershift_cluster_vcpus_computation_error", help, with, 1.0);
+    }
 }
 
 /// Data that moves from one key to another.
@@ -120,6 +165,23 @@ mod tests {
         assert_eq!(reached(&Value::Null, &with("True")), ["Available"]);
         assert!(reached(&with("True"), &with("True")).is_empty());
         assert!(reached(&with("True"), &with("False")).is_empty());
+    }
+
+    #[test]
+    fn processors_are_counted_or_it_is_said_why_not() {
+        use crate::nodepool::capacity::Sold;
+        let four = json!({"name": "d4", "resourceType": "virtualMachines",
+            "capabilities": [{"name": "vCPUs", "value": "4"}]});
+        let (_, four) = Sold::of(&serde_json::from_value(four).unwrap(), "westus2").unwrap();
+        let known = |size: &str| match size {
+            "d4" => Some(Known::Has(four.clone())),
+            "odd" => Some(Known::Nothing),
+            _ => None,
+        };
+        assert_eq!(sum([("d4", 3), ("odd", 0), ("away", 0)].into_iter(), known), Ok(12));
+        assert_eq!(sum([].into_iter(), known), Ok(0));
+        assert_eq!(sum([("d4", 3), ("odd", 1)].into_iter(), known), Err("unknown instance type"));
+        assert_eq!(sum([("away", 1)].into_iter(), known), Err("Azure was not asked"));
     }
 
     #[test]

@@ -29,6 +29,19 @@ pub enum Error {
     Twice { kind: String, object: String, first: String, second: String },
     #[error("ConfigMap {0} has more than {MOST} documents: split it")]
     Many(String),
+    #[error(
+        "PerformanceProfile {second} of ConfigMap {name} is one too many beside {first}: a NodePool has one; remove one from spec.tuningConfig"
+    )]
+    Profiles { name: String, first: String, second: String },
+    #[error("ConfigMap {name}, document {index}: {kind} {object} has no {field}: {fix}")]
+    Lacks {
+        name: String,
+        index: usize,
+        kind: &'static str,
+        object: String,
+        field: &'static str,
+        fix: &'static str,
+    },
 }
 
 const ALLOWED: &[(&str, &str)] = &[
@@ -41,6 +54,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("config.openshift.io/v1alpha1", "ClusterImagePolicy"),
 ];
 const ALLOWED_TEXT: &str = "MachineConfig, KubeletConfig, ContainerRuntimeConfig (machineconfiguration.openshift.io/v1), ImageContentSourcePolicy (operator.openshift.io/v1alpha1), ImageDigestMirrorSet, ClusterImagePolicy (config.openshift.io/v1)";
+const PROFILE: &str = "PerformanceProfile";
 const TUNING: &[(&str, &str)] =
     &[("tuned.openshift.io/v1", "Tuned"), ("performance.openshift.io/v2", "PerformanceProfile")];
 const TUNING_TEXT: &str = "Tuned (tuned.openshift.io/v1), PerformanceProfile (performance.openshift.io/v2)";
@@ -139,6 +153,11 @@ pub fn of_user(sort: Sort, maps: &[(String, Option<Given>)]) -> (Vec<Value>, Vec
                             first: first.clone(),
                             second: name.clone(),
                         }),
+                        None if kind == PROFILE && seen.iter().any(|(k, ..)| k == PROFILE) => {
+                            let first = seen.iter().find(|(k, ..)| k == PROFILE).map(|(_, n, _)| n.clone());
+                            let first = first.unwrap_or_default();
+                            errors.push(Error::Profiles { name: name.clone(), first, second: object });
+                        }
                         None => {
                             seen.push((kind, object, name.clone()));
                             out.push(for_workers(o));
@@ -168,7 +187,39 @@ fn one(sort: Sort, name: &str, index: usize, text: &str) -> Result<Value, Error>
     if read(&o["metadata"]["name"]).is_empty() {
         return Err(Error::Unnamed { name, index, kind });
     }
+    if sort == Sort::Tuning {
+        let object = read(&o["metadata"]["name"]);
+        if let Some((kind, field, fix)) = lacking(&o) {
+            return Err(Error::Lacks { name, index, kind, object, field, fix });
+        }
+    }
     Ok(o)
+}
+
+/// What a manifest of tuning cannot do without: its kind, the field, and what to write there.
+fn lacking(o: &Value) -> Option<(&'static str, &'static str, &'static str)> {
+    let spec = &o["spec"];
+    let text = |v: &Value| v.as_str().is_some_and(|t| !t.trim().is_empty());
+    if o["kind"] == PROFILE {
+        let cpus = "write sets of processors such as 2-7";
+        let cpu = &spec["cpu"];
+        let lacks = |field, there: bool| (!there).then_some((PROFILE, field, cpus));
+        return lacks("spec.cpu.isolated", text(&cpu["isolated"]))
+            .or_else(|| lacks("spec.cpu.reserved", text(&cpu["reserved"])));
+    }
+    let list = |v: &Value| v.as_array().is_some_and(|l| !l.is_empty());
+    if !list(&spec["profile"]) {
+        return Some(("Tuned", "spec.profile", "write at least one profile with name and data"));
+    }
+    let whole = |p: &Value| text(&p["name"]) && text(&p["data"]);
+    if !spec["profile"].as_array().is_some_and(|l| l.iter().all(whole)) {
+        return Some(("Tuned", "name or data in a spec.profile", "give each profile both"));
+    }
+    (!list(&spec["recommend"])).then_some((
+        "Tuned",
+        "spec.recommend",
+        "say for which nodes a profile is, with profile and priority",
+    ))
 }
 
 fn machine_config(name: &str, spec: Value) -> Value {

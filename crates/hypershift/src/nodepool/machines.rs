@@ -1,5 +1,6 @@
 //! What Cluster API is told: how many machines of which kind, how they are replaced, and when one counts as broken.
 
+use super::capacity::Capacity;
 use super::text::cut;
 use super::{belong, key, name};
 use crate::naming;
@@ -25,6 +26,36 @@ pub struct Refs {
     pub template: String,
     /// Of OpenShift.
     pub version: String,
+}
+
+/// What the autoscaler takes nodes of an empty pool to be labelled with.
+pub const CARRIED_LABELS: &str = "capacity.cluster-autoscaler.kubernetes.io/labels";
+
+/// What one machine of a pool has, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Has {
+    /// The pool does not scale by itself, or there is no such size.
+    #[default]
+    Nothing,
+    Of(Capacity),
+    /// Nobody can be asked now; what was written down stays.
+    Still(Before),
+}
+
+/// How many machines, and what each has.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet<'a> {
+    pub size: u32,
+    /// As many an autoscaler may make of it, if that is fewer than the pool says.
+    pub most: Option<u32>,
+    pub has: &'a Has,
+}
+
+/// What a MachineDeployment or MachineSet says that its machines have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    pub size: Vec<(&'static str, String)>,
+    pub arch: Option<String>,
 }
 
 /// Key and value of the label by which machines of a pool are found.
@@ -85,35 +116,48 @@ fn machine(hc: &HostedCluster, np: &NodePool, refs: &Refs) -> Value {
 }
 
 /// What the autoscaler reads; zeros mean that it is none of its business.
-fn bounds(np: &NodePool) -> [(&'static str, String); 2] {
-    let (min, max) = np.spec.auto_scaling.as_ref().map_or((0, 0), |b| (b.min, b.max));
+fn bounds(np: &NodePool, most: Option<u32>) -> [(&'static str, String); 2] {
+    let most = most.and_then(|n| i32::try_from(n).ok()).unwrap_or(i32::MAX);
+    let (min, max) = np.spec.auto_scaling.as_ref().map_or((0, 0), |b| (b.min.min(most), b.max.min(most)));
     [(annotation::AUTOSCALER_MIN_SIZE, min.to_string()), (annotation::AUTOSCALER_MAX_SIZE, max.to_string())]
 }
 
-/// What nodes of an empty pool would carry, for the autoscaler to judge by.
-fn carried(np: &NodePool) -> Vec<(&'static str, String)> {
+/// What nodes of an empty pool would have and carry, for the autoscaler to judge by.
+fn carried(np: &NodePool, has: &Has) -> Vec<(&'static str, String)> {
     if np.spec.auto_scaling.is_none() {
         return Vec::new();
     }
-    let labels: Vec<String> = np.spec.node_labels.iter().flatten().map(|(k, v)| format!("{k}={v}")).collect();
+    let mut labels: Vec<String> =
+        np.spec.node_labels.iter().flatten().map(|(k, v)| format!("{k}={v}")).collect();
+    let mut size = Vec::new();
+    match has {
+        Has::Nothing => {}
+        Has::Of(capacity) => {
+            labels.push(format!("kubernetes.io/arch={}", capacity.arch));
+            size.extend(capacity.annotations());
+        }
+        Has::Still(before) => {
+            let arch = before.arch.iter().map(|a| format!("kubernetes.io/arch={a}"));
+            labels.extend(arch);
+            size.extend(before.size.iter().cloned());
+        }
+    }
     let taint = |t: &apis::hypershift::node_pool::Taint| {
         format!("{}={}:{}", t.key, t.value.as_deref().unwrap_or_default(), t.effect)
     };
     let taints: Vec<String> = np.spec.taints.iter().flatten().map(taint).collect();
-    [
-        ("capacity.cluster-autoscaler.kubernetes.io/labels", labels),
-        ("capacity.cluster-autoscaler.kubernetes.io/taints", taints),
-    ]
-    .into_iter()
-    .filter(|(_, list)| !list.is_empty())
-    .map(|(key, list)| (key, list.join(",")))
-    .collect()
+    [(CARRIED_LABELS, labels), ("capacity.cluster-autoscaler.kubernetes.io/taints", taints)]
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(key, list)| (key, list.join(",")))
+        .chain(size)
+        .collect()
 }
 
-fn workload(hc: &HostedCluster, np: &NodePool, kind: &str, size: u32, refs: &Refs) -> Value {
+fn workload(hc: &HostedCluster, np: &NodePool, kind: &str, fleet: &Fleet<'_>, refs: &Refs) -> Value {
     let selector = selector_of(hc, np);
     let mut annotations = json!({});
-    for (k, v) in bounds(np).into_iter().chain(carried(np)) {
+    for (k, v) in bounds(np, fleet.most).into_iter().chain(carried(np, fleet.has)) {
         annotations[k] = json!(v);
     }
     belong(
@@ -121,14 +165,14 @@ fn workload(hc: &HostedCluster, np: &NodePool, kind: &str, size: u32, refs: &Ref
         np,
         json!({"apiVersion": CORE, "kind": kind,
             "metadata": {"name": name(np), "labels": {label::CAPI_CLUSTER_NAME: infra(hc)}, "annotations": annotations},
-            "spec": {"clusterName": infra(hc), "replicas": size, "selector": {"matchLabels": {selector.as_str(): selector}},
+            "spec": {"clusterName": infra(hc), "replicas": fleet.size, "selector": {"matchLabels": {selector.as_str(): selector}},
                 "template": machine(hc, np, refs)}}),
     )
 }
 
 /// Replace: machines are made anew, in steps.
-pub fn deployment(hc: &HostedCluster, np: &NodePool, size: u32, refs: &Refs) -> Value {
-    let mut o = workload(hc, np, "MachineDeployment", size, refs);
+pub fn deployment(hc: &HostedCluster, np: &NodePool, fleet: &Fleet<'_>, refs: &Refs) -> Value {
+    let mut o = workload(hc, np, "MachineDeployment", fleet, refs);
     let replace = np.spec.management.replace.clone().unwrap_or_default();
     o["spec"]["strategy"] = match replace.strategy.unwrap_or_default() {
         ReplaceStrategy::OnDelete => json!({"type": "OnDelete"}),
@@ -144,11 +188,11 @@ pub fn deployment(hc: &HostedCluster, np: &NodePool, size: u32, refs: &Refs) -> 
 }
 
 /// InPlace: machines stay, the guest's upgrader changes them. `target` is the hash of what they are to be.
-pub fn set(hc: &HostedCluster, np: &NodePool, size: u32, refs: &Refs, target: &str) -> Value {
-    let mut o = workload(hc, np, "MachineSet", size, refs);
+pub fn set(hc: &HostedCluster, np: &NodePool, fleet: &Fleet<'_>, refs: &Refs, target: &str) -> Value {
+    let mut o = workload(hc, np, "MachineSet", fleet, refs);
     let missing = np.spec.management.in_place.as_ref().and_then(|i| i.max_unavailable.clone());
     // Never none: nobody could be upgraded then.
-    let missing = missing.and_then(|m| m.of(size, false)).unwrap_or(1).max(1);
+    let missing = missing.and_then(|m| m.of(fleet.size, false)).unwrap_or(1).max(1);
     let annotations = &mut o["metadata"]["annotations"];
     annotations[annotation::NODE_POOL_TARGET_CONFIG_VERSION] = json!(target);
     annotations[annotation::NODE_POOL_MAX_UNAVAILABLE] = json!(missing.to_string());

@@ -8,6 +8,8 @@
 //! ```
 //!
 //! * [`config`]: what nodes are configured with. [`rollout`]: from it two hashes, one that rolls nodes and one that does not.
+//! * [`tuning`]: what goes to the node tuning operator and comes back. [`capacity`]: what machines of a size have;
+//!   [`room`]: how many of them Azure would give.
 //! * [`secrets`]: what machines boot with, and which old ones may go. [`template`], [`machines`]: what Cluster API is told.
 //! * [`validate`]: what must hold. [`status`]: the conditions. [`watched`]: what is kept of the objects that are watched.
 //! * [`operate`]: the controller; only there a client is known. It shares the views of the HostedCluster controller.
@@ -25,14 +27,17 @@
 //! Rejected: counting the ConfigMaps that a control plane is expected to have written (upstream waits for an exact number,
 //! and rolls nodes when it meets them halfway): what they would say follows from the HostedCluster and is rendered here.
 
+pub mod capacity;
 pub mod config;
 pub mod machines;
 pub mod operate;
 pub mod rollout;
+pub mod room;
 pub mod secrets;
 pub mod status;
 pub mod template;
 pub mod text;
+pub mod tuning;
 pub mod validate;
 pub mod watched;
 

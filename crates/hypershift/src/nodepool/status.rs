@@ -2,6 +2,7 @@
 
 use super::machines::Refs;
 use super::rollout::Rollout;
+use super::room::{Room, Short};
 use super::text::bounded;
 use super::watched::{Check, Machine, Token, Word, Workload};
 use crate::around::{NoRelease, Payload};
@@ -56,6 +57,12 @@ pub struct Seen<'a> {
     pub check: Option<&'a Check>,
     /// Machines whose address lies in the pods' network, and that network.
     pub conflict: Option<String>,
+    /// How the performance profile fares, by type of condition.
+    pub profile: &'a [(String, Word)],
+    /// Why an empty pool cannot grow by itself.
+    pub unscalable: Option<&'a str>,
+    /// What Azure has for it.
+    pub room: &'a Room,
     /// What is waited for before there can be machines.
     pub waiting: Option<&'a str>,
     /// Why the pass failed.
@@ -127,9 +134,32 @@ pub fn status(before: &DynamicObject, seen: &Seen<'_>, now: Timestamp) -> Value 
             None => _ = all.remove(kind),
         }
     }
+    for (kind, condition) in PROFILE {
+        let word = seen.profile.iter().find(|(k, _)| k == kind).map(|(_, w)| w);
+        match word {
+            Some(w) => {
+                let why = if w.reason.is_empty() { reason::AS_EXPECTED } else { &w.reason };
+                let is = match w.status.as_str() {
+                    "True" => Status::True,
+                    "False" => Status::False,
+                    _ => Status::Unknown,
+                };
+                all.set(Finding::new(condition, is, why, bounded(&w.message, OF_ONE)), generation, now);
+            }
+            None => _ = all.remove(condition),
+        }
+    }
     status["conditions"] = all.to_value();
     status
 }
+
+/// Conditions of a performance profile, and where they are told.
+const PROFILE: [(&str, &str); 4] = [
+    ("Available", c::PERFORMANCE_PROFILE_AVAILABLE),
+    ("Progressing", c::PERFORMANCE_PROFILE_PROGRESSING),
+    ("Upgradeable", c::PERFORMANCE_PROFILE_UPGRADEABLE),
+    ("Degraded", c::PERFORMANCE_PROFILE_DEGRADED),
+];
 
 /// Nodes by version. In place a machine keeps the version it was made with; its kubelet tells.
 fn nodes(seen: &Seen<'_>, version: &str) -> Value {
@@ -174,7 +204,11 @@ fn findings(seen: &Seen<'_>, version: &str) -> Vec<Finding> {
     let mut out = Vec::new();
     out.push(match (bad(c::AUTOSCALING_ENABLED), &np.spec.auto_scaling) {
         (true, _) => finding(c::AUTOSCALING_ENABLED, seen.problems, ""),
-        (false, Some(b)) => good(c::AUTOSCALING_ENABLED, format!("between {} and {} nodes", b.min, b.max)),
+        (false, Some(b)) => {
+            let but = seen.unscalable.map(|w| format!("; {w}")).unwrap_or_default();
+            let most = seen.room.most.map(|n| format!("; Azure has room for {n}")).unwrap_or_default();
+            good(c::AUTOSCALING_ENABLED, format!("between {} and {} nodes{but}{most}", b.min, b.max))
+        }
         (false, None) => off(c::AUTOSCALING_ENABLED, "spec.replicas says how many"),
     });
     for (kind, fine) in [
@@ -395,15 +429,34 @@ fn aggregate(
     )
 }
 
+/// Machines that are not made, because Azure would not give them.
+fn unmade<'a>(seen: &Seen<'a>) -> Option<&'a Short> {
+    seen.room.short.as_ref().filter(|s| s.grows)
+}
+
+/// `AllMachinesReady`: those that are, and those that should be.
+fn all_ready(seen: &Seen<'_>) -> Finding {
+    let kind = c::ALL_MACHINES_READY;
+    let made = aggregate(kind, seen, |m| m.ready.as_ref(), "all machines are ready", "are not ready");
+    let Some(short) = unmade(seen) else { return made };
+    let others = !seen.machines.is_empty() && made.status == Status::False;
+    let reasons = match others {
+        true => made.reason.split(',').chain([short.reason]).collect::<BTreeSet<_>>(),
+        false => [short.reason].into(),
+    };
+    let reasons = reasons.into_iter().collect::<Vec<_>>().join(",");
+    let more = if others { format!("\n{}", made.message) } else { String::new() };
+    Finding::new(
+        kind,
+        Status::False,
+        &bounded(&reasons, REASONS),
+        bounded(&format!("{}{more}", short.message), OF_ALL),
+    )
+}
+
 fn machines(seen: &Seen<'_>) -> Vec<Finding> {
     vec![
-        aggregate(
-            c::ALL_MACHINES_READY,
-            seen,
-            |m| m.ready.as_ref(),
-            "all machines are ready",
-            "are not ready",
-        ),
+        all_ready(seen),
         aggregate(
             c::ALL_NODES_HEALTHY,
             seen,
@@ -437,6 +490,9 @@ fn ready(seen: &Seen<'_>, machines: &[Finding]) -> Finding {
     let remediation = seen.check.and_then(|c| c.remediation.as_ref());
     if let Some(w) = remediation.filter(|w| w.status == "False") {
         return not(reason::TOO_MANY_UNHEALTHY, w.message.clone());
+    }
+    if let Some(short) = unmade(seen) {
+        return not(short.reason, short.message.clone());
     }
     let Some(w) = seen.workload else {
         let blocked = seen.problems.iter().map(|p| p.message.as_str()).next();

@@ -1,5 +1,7 @@
 //! What is kept of the objects that are watched: a few words each, for there are many machines.
 
+use super::capacity;
+use super::machines::{Before, CARRIED_LABELS};
 use apis::names::{annotation, token};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -99,6 +101,8 @@ pub struct Workload {
     pub current: String,
     pub busy: String,
     pub stuck: String,
+    /// What it says that its machines have.
+    pub has: Before,
     pub paused: bool,
     pub deleting: bool,
 }
@@ -175,6 +179,15 @@ pub fn machine(o: &DynamicObject) -> Option<Machine> {
     })
 }
 
+fn has(o: &DynamicObject) -> Before {
+    let said = |key: &'static str| Some((key, noted(o, key))).filter(|(_, v)| !v.is_empty());
+    let size: Vec<_> =
+        [capacity::CPUS, capacity::MEMORY, capacity::GPUS].into_iter().filter_map(said).collect();
+    let labels = noted(o, CARRIED_LABELS);
+    let arch = labels.split(',').find_map(|l| l.strip_prefix("kubernetes.io/arch=")).map(str::to_owned);
+    Before { size, arch }
+}
+
 pub fn workload(o: &DynamicObject) -> Option<Workload> {
     let (spec, status) = (&o.data["spec"], &o.data["status"]);
     let template = &spec["template"]["spec"];
@@ -199,6 +212,7 @@ pub fn workload(o: &DynamicObject) -> Option<Workload> {
         current: noted(o, annotation::NODE_POOL_CURRENT_CONFIG_VERSION),
         busy: noted(o, annotation::NODE_POOL_UPGRADE_IN_PROGRESS_TRUE),
         stuck: noted(o, annotation::NODE_POOL_UPGRADE_IN_PROGRESS_FALSE),
+        has: has(o),
         paused: o.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(annotation::CAPI_PAUSED)),
         deleting: o.metadata.deletion_timestamp.is_some(),
     })

@@ -6,10 +6,12 @@
 
 mod aside;
 mod fetch;
+mod ingress;
 mod memo;
 mod releases;
 mod remove;
 mod shard;
+mod sizing;
 mod uids;
 mod views;
 pub(crate) mod views_of_pools;
@@ -60,9 +62,13 @@ pub struct Operator {
     verdicts: Verdicts,
     groups: remove::Groups,
     shard: Shard,
+    grants: crate::sizing::Grants,
+    meanings: ingress::Meanings,
     pub(crate) memos: memo::Memos,
     pub(crate) metrics: reconcile::Metrics,
     pools: std::sync::OnceLock<reconcile::Handle>,
+    /// What machines of a size have, where somebody wanted to know.
+    pub(crate) sizes: crate::nodepool::capacity::Sizes,
     /// Milestones that were counted, by cluster: views may be older than what was written.
     counted: parking_lot::Mutex<std::collections::HashMap<String, BTreeSet<&'static str>>>,
 }
@@ -91,6 +97,8 @@ struct Look {
     gate: Gate,
     pause: Result<Pause, String>,
     verdict: Option<Arc<Verdict>>,
+    /// Nothing: clusters have no sizes here.
+    size: Option<crate::sizing::Decision>,
     again: Option<SignedDuration>,
 }
 
@@ -105,6 +113,12 @@ impl Operator {
     async fn run(&self, key: &str) -> Result<Outcome, Failure> {
         if key == SUPPORTED {
             return self.supported().await;
+        }
+        if key == sizing::KEY {
+            return self.sizing_configuration().await;
+        }
+        if key == ingress::KEY {
+            return self.shared_ingress().await;
         }
         let (namespace, name) = split(key);
         let Some(seen) = self.views.clusters.get(namespace, name) else {
@@ -127,7 +141,13 @@ impl Operator {
             // The change wakes us.
             return Ok(Outcome::Done);
         }
-        let look = Box::pin(self.look(seen, hc, pause)).await?;
+        let sized = self.size(&seen, &hc);
+        if self.follow(&seen, &sized).await? {
+            return Ok(Outcome::Done);
+        }
+        let mut look = Box::pin(self.look(seen, hc, pause)).await?;
+        look.again = sized.sooner(look.again);
+        look.size = sized.decision;
         let worked = match self.blocked(&look) {
             true => Ok(Vec::new()),
             false => self.work(&look).await,
@@ -198,6 +218,7 @@ impl Operator {
             gate: Gate::Open,
             pause,
             verdict: None,
+            size: None,
             again: None,
         };
         self.look_at_release(&mut look, now).await;
@@ -405,6 +426,7 @@ impl Operator {
             hc: &look.hc,
             plane: look.plane.as_deref(),
             links: &links,
+            snapshot: self.views.snapshots.within(&look.namespace).into_iter().max().map(|s| s.url.clone()),
             problems: &look.problems,
             release: look.release.as_deref(),
             gate: &look.gate,
@@ -415,6 +437,8 @@ impl Operator {
             ignition_host: self.views.ignition.get(&look.namespace, views::IGNITION).map(|h| (*h).clone()),
             error,
             back,
+            size: look.size.as_ref(),
+            exposed: self.exposed(&look.hc),
         };
         let now = self.clock.now();
         let at = kinds::CLUSTER.at(naming::home(&look.hc), naming::name(&look.hc));

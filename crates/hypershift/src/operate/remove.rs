@@ -5,7 +5,7 @@ use crate::delete::{self, Act, Cleanup, FORCE, Layer, Left, Machine, Remains, St
 use crate::plan::access;
 use crate::preflight::Asked;
 use crate::{kinds, naming};
-use apis::conditions::{hosted_cluster as condition, reason};
+use apis::conditions::{hosted_cluster as condition, private_link, reason};
 use apis::hypershift::HostedCluster;
 use apis::names::{annotation, finalizer};
 use jiff::{SignedDuration, Timestamp};
@@ -60,6 +60,18 @@ fn machine(o: &DynamicObject) -> Machine {
     // The condition may be older than the deletion.
     let refused = refused.and_then(|c| c["lastTransitionTime"].as_str()?.parse::<Timestamp>().ok());
     Machine { refused: refused.map(|t| left.since.map_or(t, |s| s.max(t))), left }
+}
+
+/// A private link, with what Azure refuses about it.
+fn link(o: &DynamicObject) -> Machine {
+    let mut left = left("AzurePrivateLinkService", o);
+    let all = Conditions::of(&o.data["status"]);
+    let kinds = [private_link::PRIVATE_ENDPOINT_AVAILABLE, private_link::PLS_CREATED];
+    let refused = kinds.iter().filter_map(|k| all.get(k));
+    let refused = refused.into_iter().find(|c| c.status == Status::False && c.reason == reason::AZURE_ERROR);
+    left.note = refused.map(|c| c.message.clone()).unwrap_or_default();
+    // The condition may be older than the deletion.
+    Machine { refused: refused.and_then(|c| left.since.map(|s| s.max(c.last_transition_time))), left }
 }
 
 /// How far the guest is with cleaning up.
@@ -137,12 +149,21 @@ impl Operator {
             }
             left
         });
+        let links: Vec<Machine> = views.links.within(&namespace).iter().map(|o| link(o)).collect();
+        let stuck = links.iter().filter(|l| !l.left.note.is_empty());
+        let stuck: Vec<String> = stuck.map(|l| format!("{}: {}", l.left.object, l.left.note)).collect();
+        let held = |l: &Machine| l.left.finalizers.iter().any(|f| f == finalizer::PRIVATE_ENDPOINT);
+        r.links = links.into_iter().filter(held).collect();
         r.namespace = space.map(|s| Left {
             object: format!("Namespace {namespace}"),
             name: namespace.clone(),
             since: s.deleting,
             finalizers: Vec::new(),
-            note: s.left.clone(),
+            note: std::iter::once(s.left.clone())
+                .filter(|n| !n.is_empty())
+                .chain(stuck)
+                .collect::<Vec<_>>()
+                .join("; "),
         });
         r
     }
@@ -253,6 +274,7 @@ impl Operator {
                 self.applier.remove_finalizer(&at, &plane, finalizer::HYPERSHIFT).await?;
                 Ok(())
             }
+            Act::DropLinks(names) => self.drop_links(hc, r, names).await,
             Act::DropPlane => self.strip(&kinds::PLANE, &namespace, name).await,
             Act::DeleteNamespace => self.gone(&kinds::NAMESPACE, "", &namespace).await,
             Act::EmptyNamespace => self.empty(&namespace).await,
@@ -270,6 +292,25 @@ impl Operator {
             }
             Act::Finish => Ok(()),
         }
+    }
+
+    /// Endpoints that cannot be removed are left to whoever has the network; the control plane does not wait for them.
+    async fn drop_links(&self, hc: &HostedCluster, r: &Remains, names: &[String]) -> Result<(), Failure> {
+        let (namespace, name) = (naming::namespace(hc), naming::name(hc));
+        for link in names {
+            let Some(seen) = self.views.links.get(&namespace, link) else { continue };
+            let endpoint = seen.data["status"]["privateEndpointID"].as_str().unwrap_or_default();
+            tracing::warn!(%namespace, name = %link, endpoint, "a private endpoint is given up: look for it in Azure, with its zones");
+            let at = kinds::LINK.at(&namespace, link.as_str());
+            self.applier.remove_finalizer(&at, &seen, finalizer::PRIVATE_ENDPOINT).await?;
+        }
+        let Some(plane) = self.views.planes.get(&namespace, name).filter(|_| names.len() == r.links.len())
+        else {
+            return Ok(());
+        };
+        let at = kinds::PLANE.at(&namespace, name);
+        self.applier.remove_finalizer(&at, &plane, finalizer::PRIVATE_ENDPOINT_CLEANUP).await?;
+        Ok(())
     }
 
     /// Asks for an object's end; one that is gone, or whose kind is not served, is a success.

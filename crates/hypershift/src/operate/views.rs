@@ -5,6 +5,7 @@ use apis::hypershift::HostedCluster;
 use apis::names::{annotation, label};
 use control_plane::operate::Rollout;
 use kube::core::{DynamicObject, ObjectMeta};
+use reconcile::conditions::{Conditions, Status};
 use reconcile::{Keys, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub const READ: [&str; 4] =
     ["admin-kubeconfig", "custom-admin-kubeconfig", "kubeadmin-password", "service-network-admin-kubeconfig"];
 
 /// ConfigMaps and Secrets of a control plane that nodes are told of.
-pub const BOOT: [&str; 2] = ["root-ca", "ignition-server-ca-cert"];
+pub const BOOT: [&str; 3] = ["root-ca", "ignition-server-ca-cert", "azure-cloud-config"];
 
 /// Deployments of a control plane that are looked at.
 const LOOKED_AT: [&str; 4] = ["control-plane-operator", "cluster-api", "capi-provider", "ignition-server"];
@@ -25,8 +26,17 @@ pub struct Pool {
     pub name: String,
     pub cluster: String,
     pub autoscales: bool,
+    /// Nodes that it is to have, or has if it scales by itself.
+    pub replicas: u32,
     pub deleting: Option<jiff::Timestamp>,
     pub finalizers: Vec<String>,
+}
+
+/// What is kept of an HCPEtcdBackup that is complete; in order of time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Snapshot {
+    pub taken: jiff::Timestamp,
+    pub url: String,
 }
 
 /// What is kept of a namespace.
@@ -70,6 +80,7 @@ pub struct Views {
     pub planes: Arc<View<DynamicObject>>,
     pub pools: Arc<View<Pool>>,
     pub links: Arc<View<DynamicObject>>,
+    pub snapshots: Arc<View<Snapshot>>,
     pub spaces: Arc<View<Space>>,
     pub secrets: Arc<View<Mark>>,
     pub config_maps: Arc<View<Mark>>,
@@ -79,6 +90,8 @@ pub struct Views {
     pub machines: Arc<View<DynamicObject>>,
     /// Names under which ignition is served.
     pub ignition: Arc<View<String>>,
+    /// How large clusters are called; at most one.
+    pub sizing: Arc<View<crate::sizing::Configuration>>,
     /// Rights outside of namespaces that some control plane has.
     pub roles: Arc<View<()>>,
     /// What the controller of NodePools reads.
@@ -101,11 +114,21 @@ fn space(o: &DynamicObject) -> Option<Space> {
     })
 }
 
+fn snapshot(o: &DynamicObject) -> Option<Snapshot> {
+    let done = Conditions::of(&o.data["status"]);
+    let done = done.get(control_plane::etcd::backup::COMPLETED).filter(|c| c.status == Status::True)?;
+    let url = o.data["status"]["snapshotURL"].as_str()?.to_owned();
+    Some(Snapshot { taken: done.last_transition_time, url })
+}
+
 fn pool(o: &DynamicObject) -> Option<Pool> {
+    let autoscales = !o.data["spec"]["autoScaling"].is_null();
+    let part = if autoscales { "status" } else { "spec" };
     Some(Pool {
         name: o.metadata.name.clone()?,
         cluster: o.data["spec"]["clusterName"].as_str()?.to_owned(),
-        autoscales: !o.data["spec"]["autoScaling"].is_null(),
+        autoscales,
+        replicas: o.data[part]["replicas"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
         deleting: o.metadata.deletion_timestamp.as_ref().map(|t| t.0),
         finalizers: o.metadata.finalizers.clone().unwrap_or_default(),
     })
@@ -166,6 +189,7 @@ impl Default for Views {
             planes: View::whole(),
             pools: View::new(pool),
             links: View::whole(),
+            snapshots: View::new(snapshot),
             spaces: View::new(space),
             secrets: View::new(mark),
             config_maps: View::new(mark),
@@ -174,6 +198,7 @@ impl Default for Views {
             azure: View::whole(),
             machines: View::whole(),
             ignition: View::new(ignition),
+            sizing: View::new(crate::sizing::Configuration::keep),
             roles: View::new(role),
             np: Default::default(),
         }

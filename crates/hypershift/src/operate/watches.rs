@@ -61,7 +61,7 @@ pub struct Setup<'a> {
 /// The same, with how often and how many at once.
 pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (Handle, Arc<Operator>) {
     let Setup { served, clock, random, around, metrics, options, shard } = setup;
-    let known = Kinds::builtin().with(kinds::SERVED).with([kinds::CLUSTER]);
+    let known = Kinds::builtin().with(kinds::SERVED).with([kinds::CLUSTER, kinds::SIZING]);
     let ledger = Ledger::new(MANAGER, random);
     let applier = Applier::new(client.clone(), Arc::new(known), ledger.clone()).with_metrics(metrics);
     let views = Views::default();
@@ -89,9 +89,12 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         verdicts: Default::default(),
         groups: Default::default(),
         shard,
+        grants: Default::default(),
+        meanings: Default::default(),
         memos: Default::default(),
         metrics: metrics.clone(),
         pools: Default::default(),
+        sizes: Default::default(),
         counted: Default::default(),
     });
     let views = &operator.views;
@@ -101,7 +104,13 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
     let itself = handle.keys(|o, keys| keys.itself(o));
     let clusters = Watch::whole(client, &kinds::CLUSTER).into_sink(views.clusters.clone());
     let of_pools = pooled.keys(nodepool::of_cluster(&views.np));
-    runtime.watch(clusters.into_sink(views.names.clone()).wakes(itself).wakes(of_pools));
+    let mut clusters = clusters.into_sink(views.names.clone()).wakes(itself).wakes(of_pools);
+    let fronted = operator.around.shared_ingress().is_some();
+    if fronted {
+        operator.meanings.wake(&handle);
+        clusters = clusters.into_sink(operator.meanings.fronts.clone());
+    }
+    runtime.watch(clusters);
     for (kind, sink) in sinks {
         let mut watch = Watch::whole(client, &kind).optional().into_sink(ledger.clone());
         if let Some(sink) = sink {
@@ -117,10 +126,43 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
             }
         })));
     }
+    if operator.around.sizing() {
+        let clusters = views.clusters.clone();
+        let sizes =
+            Watch::whole(client, &kinds::SIZING).into_sink(ledger.clone()).into_sink(views.sizing.clone());
+        runtime.watch(sizes.wakes(handle.keys(move |_, keys| {
+            keys.push(super::sizing::KEY);
+            clusters.all().iter().for_each(|c| keys.itself(c));
+        })));
+        // Where there is none, no watch tells.
+        handle.poke(super::sizing::KEY);
+    }
     let of_ignition = views.planes.clone();
     let ours = Expression::Exists(apis::names::label::HOSTED_CONTROL_PLANE.to_owned());
-    let routes =
+    let mut routes =
         Watch::whole(client, &kinds::ROUTE).optional().labels(ours).into_sink(views.ignition.clone());
+    if fronted {
+        routes = routes.into_sink(operator.meanings.routes.clone());
+        let ours = Expression::Exists(apis::names::label::HOSTED_CONTROL_PLANE.to_owned());
+        let services = Watch::whole(client, &kinds::SERVICE).labels(ours);
+        runtime.watch(services.into_sink(operator.meanings.services.clone()));
+        for kind in kinds::INGRESS {
+            let own =
+                Watch::whole(client, &kind).namespace(crate::ingress::NAMESPACE).into_sink(ledger.clone());
+            let own = match kind == kinds::DEPLOYMENT {
+                true => own.into_sink(operator.meanings.router.clone()),
+                false => own,
+            };
+            let clusters = views.clusters.clone();
+            let rolls = kind == kinds::DEPLOYMENT;
+            runtime.watch(own.wakes(handle.keys(move |_, keys| {
+                keys.push(super::ingress::KEY);
+                if rolls {
+                    super::ingress::swift_keys(&clusters).into_iter().for_each(|key| keys.push(key));
+                }
+            })));
+        }
+    }
     runtime.watch(routes.wakes(handle.keys(move |o, keys| {
         if o.metadata.name.as_deref() == Some(super::views::IGNITION) {
             for plane in of_ignition.within(o.metadata.namespace.as_deref().unwrap_or_default()) {
@@ -164,6 +206,9 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
             if m.name.as_deref() == Some(TRUSTED) && m.namespace.as_deref() == Some(home.as_str()) {
                 clusters.all().iter().for_each(|c| keys.itself(c));
             }
+            if fronted && m.namespace.as_deref() == Some(crate::ingress::NAMESPACE) {
+                keys.push(super::ingress::KEY);
+            }
             if sort == Sort::ConfigMap && o.metadata.name.as_deref() == Some(super::SUPPORTED) {
                 keys.push(super::SUPPORTED);
             }
@@ -178,7 +223,12 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         let cluster = o.data["spec"]["clusterName"].as_str().unwrap_or_default();
         keys.object(o.metadata.namespace.as_deref().unwrap_or_default(), cluster);
     })));
-    for (kind, sink) in [(kinds::LINK, views.links.clone()), (kinds::AZURE_MACHINE, views.machines.clone())] {
+    let of_planes: [(Kind, Arc<dyn Sink>); 3] = [
+        (kinds::LINK, views.links.clone()),
+        (kinds::AZURE_MACHINE, views.machines.clone()),
+        (kinds::BACKUP, views.snapshots.clone()),
+    ];
+    for (kind, sink) in of_planes {
         let planes = views.planes.clone();
         let wakes = handle.keys(move |o, keys| {
             for plane in planes.within(o.metadata.namespace.as_deref().unwrap_or_default()) {

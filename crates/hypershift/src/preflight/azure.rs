@@ -4,14 +4,15 @@
 //! whoever installs the operator without rights to look decides to go without the look, and the conditions say so.
 
 use super::{Asked, Preflight, Verdict};
+use crate::nodepool::capacity::{List, Sold};
 use arm::ResourceId;
-use arm::types::{Permission, RoleAssignment};
+use arm::types::{Permission, RoleAssignment, Usage};
 use azure::ops::{
     ResourceGroups, RoleAssignments, RoleDefinitions, SecurityGroups, Subnets, VirtualNetworks,
 };
 use azure::{Client, Error};
-use futures::StreamExt;
 use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
 use std::collections::BTreeMap;
 
 /// Where a right is needed.
@@ -247,6 +248,30 @@ impl Preflight for Arm {
                 return false;
             };
             matches!(self.client.arm::<ResourceGroups>().find(&group).await, Ok(None))
+        })
+    }
+
+    fn sizes<'a>(&'a self, subscription: &'a str, location: &'a str) -> BoxFuture<'a, Result<List, String>> {
+        Box::pin(async move {
+            let mut all = self.client.compute_skus(subscription, location);
+            let mut list = List::new();
+            while let Some(sku) = all.next().await {
+                let sku = sku.map_err(|e| format!("the sizes of {location}: {}", reconcile::chain(&e)))?;
+                list.extend(Sold::of(&sku, location));
+            }
+            Ok(list)
+        })
+    }
+
+    fn usages<'a>(
+        &'a self,
+        subscription: &'a str,
+        location: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Usage>, String>> {
+        Box::pin(async move {
+            let all: Result<Vec<Usage>, Error> =
+                self.client.compute_usages(subscription, location).try_collect().await;
+            all.map_err(|e| format!("the quotas of {location}: {}", reconcile::chain(&e)))
         })
     }
 }

@@ -10,7 +10,9 @@ mod cache;
 
 pub use cache::Verdicts;
 
+use crate::nodepool::capacity::List;
 use apis::hypershift::HostedCluster;
+use arm::types::Usage;
 use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 
@@ -103,4 +105,22 @@ pub trait Preflight: Send + Sync + 'static {
 
     /// Whether the resource group is gone, for sure.
     fn group_gone<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, bool>;
+
+    /// What machines of each size have that a location sells; why nobody can say.
+    fn sizes<'a>(
+        &'a self,
+        _subscription: &'a str,
+        _location: &'a str,
+    ) -> BoxFuture<'a, Result<List, String>> {
+        Box::pin(async { Err("Azure is not asked for its sizes".to_owned()) })
+    }
+
+    /// How many processors a subscription uses in a location, and how many it may; why nobody can say.
+    fn usages<'a>(
+        &'a self,
+        _subscription: &'a str,
+        _location: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Usage>, String>> {
+        Box::pin(async { Err("Azure is not asked for its quotas".to_owned()) })
+    }
 }

@@ -27,8 +27,14 @@ pub fn write(all: &mut Conditions, seen: &Seen<'_>, generation: Option<i64>, now
             let nothing = "no private endpoint is made yet";
             worst = Finding::new(kind, Status::Unknown, reason::STATUS_UNKNOWN, nothing);
         }
-        if worst.status == Status::True {
-            worst.reason = reason::AZURE_SUCCESS.to_owned();
+        match worst.status {
+            Status::True => {
+                worst.reason = reason::AZURE_SUCCESS.to_owned();
+                worst.message = "all private links are as they should be".to_owned();
+            }
+            // The message says whose it is, and why.
+            Status::False => worst.reason = reason::AZURE_ERROR.to_owned(),
+            Status::Unknown => {}
         }
         all.set(worst, generation, now);
     }

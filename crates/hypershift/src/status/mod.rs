@@ -4,11 +4,13 @@
 //! waits or asks: whoever calls has looked already.
 
 mod links;
+mod sizes;
 mod versions;
 
 pub use versions::running;
 
 use crate::around::{NoRelease, Payload};
+use crate::ingress::Exposed;
 use crate::preflight::Verdict;
 use crate::validate::release::Gate;
 use crate::validate::{Problem, finding};
@@ -28,6 +30,8 @@ pub struct Seen<'a> {
     pub hc: &'a HostedCluster,
     pub plane: Option<&'a DynamicObject>,
     pub links: &'a [std::sync::Arc<DynamicObject>],
+    /// Where the newest snapshot of etcd is.
+    pub snapshot: Option<String>,
     pub problems: &'a [Problem],
     /// Nothing: it was not looked up, for want of a pull secret.
     pub release: Option<&'a Result<Payload, NoRelease>>,
@@ -44,6 +48,10 @@ pub struct Seen<'a> {
     pub error: Option<&'a str>,
     /// Secrets that were copied back: kubeconfig, kubeconfig of the further name, password.
     pub back: [bool; 3],
+    /// Nothing: clusters have no sizes here.
+    pub size: Option<&'a crate::sizing::Decision>,
+    /// Nothing: that is not in question.
+    pub exposed: Option<Exposed>,
 }
 
 /// The whole status.
@@ -59,6 +67,9 @@ pub fn status(before: &DynamicObject, seen: &Seen<'_>, now: Timestamp) -> Value 
         all.set(finding, generation, now);
     }
     links::write(&mut all, seen, generation, now);
+    if let Some(decision) = seen.size {
+        sizes::write(&mut all, decision, generation, now);
+    }
     status["conditions"] = all.to_value();
     status
 }
@@ -72,6 +83,10 @@ fn references(status: &mut Value, seen: &Seen<'_>, plane: &Value) {
         ("kubeadminPassword", seen.back[2], apis::naming::kubeadmin_password_secret(name)),
     ] {
         status[field] = if there { json!({"name": secret}) } else { Value::Null };
+    }
+    // It is there when the object that asked for it is long gone.
+    if let Some(url) = &seen.snapshot {
+        status["lastSuccessfulEtcdBackupURL"] = json!(url);
     }
     for field in
         ["controlPlaneEndpoint", "oauthCallbackURLTemplate", "platform", "configuration", "secretEncryption"]
@@ -166,6 +181,7 @@ fn own(seen: &Seen<'_>, plane: &Value, status: &Value) -> Vec<Finding> {
         }
         out.push(etcd);
     }
+    out.extend(seen.exposed.map(exposed));
     out.push(match seen.error {
         None => Finding::new(
             c::RECONCILIATION_SUCCEEDED,
@@ -180,6 +196,30 @@ fn own(seen: &Seen<'_>, plane: &Value, status: &Value) -> Vec<Finding> {
     let progress = progressing(seen, status, &out);
     out.push(progress);
     out
+}
+
+fn exposed(exposed: Exposed) -> Finding {
+    let kind = c::PUBLIC_ENDPOINT_EXPOSED;
+    match exposed {
+        Exposed::Open => Finding::new(
+            kind,
+            Status::True,
+            reason::SHARED_INGRESS_CONFIGURED,
+            "the shared ingress leads to the API",
+        ),
+        Exposed::Shut => Finding::new(
+            kind,
+            Status::False,
+            reason::TOPOLOGY_PRIVATE,
+            "the cluster is private: the shared ingress does not lead to it",
+        ),
+        Exposed::Converging => Finding::new(
+            kind,
+            Status::Unknown,
+            reason::CONVERGENCE_IN_PROGRESS,
+            "the shared ingress is not rolled out with what the topology asks for yet",
+        ),
+    }
 }
 
 fn release(seen: &Seen<'_>) -> Finding {

@@ -34,6 +34,11 @@ impl Range {
     }
 }
 
+/// Whether a text is a range.
+pub fn is_range(cidr: &str) -> bool {
+    range(cidr).is_some()
+}
+
 /// Whether an address lies in a range.
 pub fn contains(cidr: &str, address: &str) -> bool {
     let (Some(r), Ok(ip)) = (range(cidr), address.parse::<IpAddr>()) else { return false };

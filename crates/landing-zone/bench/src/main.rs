@@ -132,7 +132,6 @@ fn inputs(subscription: &ResourceId) -> anyhow::Result<(Iam, Infra)> {
         // Known when the identities are there.
         identities: Identities::Workload(landing_zone::identities::WorkloadIdentities::default()),
         assign: Some(Assign { custom: false, dns_group: "zaffre-dns".to_owned(), image_registry: true }),
-        private: false,
         nat_subnet: None,
         adopt: false,
     };

@@ -11,6 +11,7 @@ use super::views::{Seen, cluster_of, name, namespace};
 use crate::kinds::annotation;
 use crate::text::{after, go_duration};
 use apis::capi::MachineSpec;
+use apis::names::label;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -137,7 +138,7 @@ pub async fn step(
     (Step { over: true, reason: "Deleting", message: String::new(), drain_began, detach_began }, None)
 }
 
-/// Whether a pod keeps its node: not one of the node itself, not one that is over.
+/// Whether a pod keeps its node: not one of the node itself, not one that is over, not one that says so.
 fn stays(pod: &Pod, unreachable: bool) -> bool {
     let meta = &pod.metadata;
     let mirror = meta.annotations.as_ref().is_some_and(|a| a.contains_key("kubernetes.io/config.mirror"));
@@ -146,7 +147,8 @@ fn stays(pod: &Pod, unreachable: bool) -> bool {
     let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default();
     // A kubelet that is dead will not confirm the end of anything.
     let dead = unreachable && meta.deletion_timestamp.is_some();
-    !(mirror || daemon || dead || matches!(phase, "Succeeded" | "Failed"))
+    let skipped = meta.labels.as_ref().and_then(|l| l.get(label::POD_DRAIN)).is_some_and(|v| v == "skip");
+    !(mirror || daemon || dead || skipped || matches!(phase, "Succeeded" | "Failed"))
 }
 
 /// What is in the way, or nothing.

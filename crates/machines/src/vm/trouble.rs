@@ -36,6 +36,11 @@ pub enum Kind {
     Other,
 }
 
+/// Roles and credentials that were given together with a cluster take up to minutes until they count everywhere. Whoever
+/// is denied at first is most often only early: a minute between tries would be added to each.
+const SPREADING: SignedDuration = SignedDuration::from_mins(10);
+const SPREAD_SOON: SignedDuration = SignedDuration::from_secs(15);
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -181,8 +186,10 @@ impl Trouble {
         t
     }
 
-    pub fn again(&self) -> SignedDuration {
-        self.wait.unwrap_or_else(|| self.kind.again())
+    /// When to try again, of something that was asked for so long ago.
+    pub fn again(&self, age: SignedDuration) -> SignedDuration {
+        let young = matches!(self.kind, Kind::Denied | Kind::Credential) && age < SPREADING;
+        self.wait.unwrap_or_else(|| if young { SPREAD_SOON } else { self.kind.again() })
     }
 }
 
@@ -196,10 +203,14 @@ fn kind_of(e: &azure::Error, text: &str) -> Kind {
     if e.status() == Some(429) {
         return Kind::Throttled;
     }
+    let lower = text.to_lowercase();
+    // One code for both: it is in the words whether another zone would do.
+    if e.has_code("SkuNotAvailable") && lower.contains(" zone '") {
+        return Kind::Zone;
+    }
     if let Some((_, kind)) = CODES.iter().find(|(code, _)| e.has_code(code)) {
         return *kind;
     }
-    let lower = text.to_lowercase();
     match (e.code().unwrap_or_default(), e.status()) {
         // One code for everything that is not allowed; quotas say so in words.
         ("OperationNotAllowed", _) if lower.contains("quota") => Kind::Quota,
@@ -239,6 +250,7 @@ mod tests {
                 Kind::Quota,
             ),
             (refused(409, "SkuNotAvailable", "x"), Kind::Size),
+            (refused(409, "SkuNotAvailable", "not available in location 'westus2' zone '2'."), Kind::Zone),
             (refused(404, "PlatformImageNotFound", "x"), Kind::Image),
             (refused(403, "RequestDisallowedByPolicy", "x"), Kind::Policy),
             (refused(403, "AuthorizationFailed", "x"), Kind::Denied),
@@ -252,7 +264,14 @@ mod tests {
             assert_eq!(t.kind, kind, "{e}");
             assert!(!t.terminal && t.message.contains("What to do: "), "{t}");
         }
-        assert_eq!(Trouble::of(&refused(429, "x", "")).again(), SignedDuration::from_secs(7));
+        let again = |e: azure::Error, age| Trouble::of(&e).again(SignedDuration::from_mins(age)).as_secs();
+        assert_eq!(again(refused(429, "x", ""), 0), 7);
+        let denied = || refused(403, "AuthorizationFailed", "x");
+        assert_eq!(
+            (again(denied(), 9), again(denied(), 10)),
+            (15, 60),
+            "rights spread within minutes, or never"
+        );
         let late = azure::Error::Operation {
             path: "/x".into(),
             detail: Box::new(ErrorDetail::new("AllocationFailed", "no hosts")),

@@ -162,7 +162,11 @@ impl Args {
     fn private_link(&self, inputs: &Inputs) -> Option<Value> {
         let mut out = Map::new();
         let subnet = self.endpoint_access_private_nat_subnet_id.as_ref();
-        if let Some(id) = subnet.or(inputs.infra.nat_subnet_id.as_ref()).filter(|id| !id.is_empty()) {
+        // It must lie in the management cluster's network; one in the cluster's own is of no use, and without one the
+        // operator makes it where it belongs.
+        let own = format!("{}/subnets/", inputs.infra.vnet_id).to_lowercase();
+        let infra = inputs.infra.nat_subnet_id.as_ref().filter(|id| !id.to_lowercase().starts_with(&own));
+        if let Some(id) = subnet.or(infra).filter(|id| !id.is_empty()) {
             out.insert("natSubnetID".into(), json!(id));
         }
         let allowed = &self.endpoint_access_private_additional_allowed_subscriptions;

@@ -96,8 +96,7 @@ pub struct Args {
     #[arg(long, global = true, hide = true)]
     pub disable_capi_migration: bool,
 
-    /// Where private clusters are reached through: None or Azure (private link); rendered for the operator, which does not make
-    /// links yet
+    /// Where private clusters are reached through: None or Azure (private link)
     #[arg(long, global = true, value_enum, value_name = "PLATFORM", default_value_t = PrivatePlatform::None)]
     pub private_platform: PrivatePlatform,
     /// Credentials for private links (file)
@@ -199,7 +198,7 @@ pub struct Args {
     /// Accepted for scripts; lost members of etcd are always brought back
     #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub enable_etcd_recovery: bool,
-    /// Label clusters by their size; rendered for the operator, which does not act on it yet
+    /// Sort clusters by their number of nodes, and give them what follows from their size
     #[arg(long, global = true)]
     pub enable_size_tagging: bool,
     /// Roles for people: hypershift-client and hypershift-readers

@@ -47,6 +47,9 @@ impl Args {
         if !self.hcp_egress_block_cidrs.is_empty() {
             args.push(format!("--hcp-egress-block-cidrs={}", self.hcp_egress_block_cidrs.join(",")));
         }
+        if self.private_platform == PrivatePlatform::Azure && !self.is_aro() {
+            args.push("--private-platform=Azure".to_owned());
+        }
         if self.machines != "builtin" {
             args.push(format!("--machines={}", self.machines));
         }

@@ -14,7 +14,7 @@ pub fn print(world: &World, count: usize) {
             let sum = all.entry((guest, resource.table.to_string())).or_default();
             for entry in access.table(&resource.table).objects.values() {
                 sum.0 += 1;
-                sum.1 += entry.bytes.len();
+                sum.1 += entry.len();
             }
         }
     }

@@ -7,14 +7,18 @@ use super::payload::Settings;
 use super::stub::{self, CustomData, Stub};
 use super::{Surroundings, update};
 use crate::dial;
+use crate::health::Dial;
 use azure_sim::{Boot, Machine};
 use ek_node::{Events, ExternalNode, ExternalOptions, Identity, NodeSpec, ServingRequest};
+use futures::future::BoxFuture;
 use kube::config::Kubeconfig;
 use reconcile::chain;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +38,28 @@ struct Updates {
     told: watch::Receiver<String>,
 }
 
+/// The way out of a machine: through its network security groups.
+struct Filtered {
+    azure: Arc<azure_sim::World>,
+    machine: String,
+    beyond: Arc<dyn Dial>,
+}
+
+impl Dial for Filtered {
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
+        Box::pin(async move {
+            match self.azure.lets_out(&self.machine, host, port) {
+                Ok(()) => self.beyond.dial(host, port).await,
+                // Packets are dropped, and a machine would not learn by whom; whoever reads its console here may.
+                Err(denied) => Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("{host}:{port} does not answer (the simulated Azure knows why: {denied})"),
+                )),
+            }
+        })
+    }
+}
+
 pub(super) struct Life {
     around: Surroundings,
     machine: Machine,
@@ -44,6 +70,8 @@ pub(super) struct Life {
 impl Life {
     pub(super) fn new(around: Surroundings, machine: Machine, stop: CancellationToken) -> Life {
         let console = Console::new(around.azure.clone(), &machine.id, around.clock.clone());
+        let way = Filtered { azure: around.azure.clone(), machine: machine.id.clone(), beyond: around.dial };
+        let around = Surroundings { dial: Arc::new(way), ..around };
         Life { around, machine, console, stop }
     }
 
@@ -79,6 +107,8 @@ impl Life {
                 (payload, identity)
             }
             None => {
+                // Firmware, kernel and the first of its system: nothing of that runs here, but it takes its time.
+                tokio::time::sleep(self.around.azure.boot_takes(&self.machine.id)).await;
                 let config = self.ignite(&stub).await;
                 self.keep(&config, None);
                 (config, None)

@@ -1,6 +1,7 @@
 //! Flags of operators that run in a management cluster.
 
 use clap::Args;
+use self_managed::install::PrivatePlatform;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,9 +117,38 @@ pub struct HypershiftOperatorArgs {
         action = clap::ArgAction::Set
     )]
     pub enable_scoping: bool,
+    /// Sort clusters by their number of nodes, as ClusterSizingConfiguration `cluster` says: label, conditions, and what
+    /// follows from a size
+    #[arg(
+        long,
+        env = "ENABLE_SIZE_TAGGING",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new(),
+        action = clap::ArgAction::Set
+    )]
+    pub enable_size_tagging: bool,
+    /// Image of the router that public clusters of the managed flavour share (HAProxy from 2.9 on); there is none if not
+    /// given
+    #[arg(long, env = "IMAGE_SHARED_INGRESS_HAPROXY", value_name = "IMAGE")]
+    pub shared_ingress_image: Option<String>,
     /// Who keeps machines: builtin (zaffre serve machines), or external (Cluster API and its provider, out of the release)
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Machinery::Builtin)]
     pub machines: Machinery,
+    /// What leads into private clusters: None, or Azure (private links)
+    #[arg(long, value_enum, value_name = "PLATFORM", default_value_t = PrivatePlatform::None)]
+    pub private_platform: PrivatePlatform,
+    /// Group of the management cluster's load balancers; private link services are made in it
+    #[arg(long, env = "AZURE_RESOURCE_GROUP", value_name = "GROUP")]
+    pub azure_pls_resource_group: Option<String>,
+    /// Subscription of that group; the account's own if not given
+    #[arg(long, env = "AZURE_SUBSCRIPTION_ID", value_name = "ID")]
+    pub azure_pls_subscription_id: Option<String>,
+    /// Client id of the workload identity that makes private links; that of the environment if not given
+    #[arg(long, env = "AZURE_PLS_CLIENT_ID", value_name = "ID")]
+    pub azure_pls_managed_identity_client_id: Option<String>,
     #[command(flatten)]
     pub operator: Operator,
 }

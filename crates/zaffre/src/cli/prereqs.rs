@@ -235,10 +235,10 @@ pub struct InfraArgs {
     /// Capabilities that the cluster does without; ImageRegistry then gets no role
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub disable_cluster_capabilities: Vec<String>,
-    /// Who reaches the API server; private clusters get a subnet for their private link service
+    /// Who will reach the API server; nothing is made for it here, `create cluster azure` needs it again
     #[arg(long, value_enum, default_value_t = Access::Public, value_name = "ACCESS")]
     pub endpoint_access: Access,
-    /// An existing subnet of yours for the private link service
+    /// An existing subnet for the private link service, in the management cluster's network
     #[arg(long, value_name = "ID")]
     pub endpoint_access_private_nat_subnet_id: Option<String>,
     /// Take over resources that have the right names and were not made by this command

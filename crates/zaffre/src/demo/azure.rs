@@ -63,7 +63,6 @@ pub async fn work(r: &mut Report) -> anyhow::Result<()> {
         security_group: None,
         identities: Identities::Workload(ids.clone()),
         assign: Some(Assign { custom: false, dns_group: DNS_GROUP.to_owned(), image_registry: true }),
-        private: false,
         nat_subnet: None,
         adopt: false,
     };

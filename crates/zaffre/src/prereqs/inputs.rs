@@ -9,7 +9,6 @@ use landing_zone::iam::Iam;
 use landing_zone::identities::Identities;
 use landing_zone::infra::Infra;
 use landing_zone::roles::Assign;
-use self_managed::cluster::Access;
 
 pub fn iam(a: &IamArgs, subscription: ResourceId) -> anyhow::Result<Iam> {
     let iam = Iam {
@@ -65,7 +64,6 @@ pub fn infra(a: &InfraArgs, subscription: ResourceId, identities: Identities) ->
         security_group: id("--network-security-group-id", a.network_security_group_id.as_ref())?,
         identities,
         assign,
-        private: a.endpoint_access != Access::Public,
         nat_subnet: id(nat, a.endpoint_access_private_nat_subnet_id.as_ref())?,
         adopt: a.adopt,
     };

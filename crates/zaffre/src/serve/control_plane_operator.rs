@@ -8,7 +8,7 @@ use azure::Env;
 use azure::oci::Logins;
 use control_plane::azure_checks;
 use control_plane::operate::{self, Setup, Surroundings, Tenants, Verdict};
-use control_plane::scope::{Encryption, Management, Release, Scope};
+use control_plane::scope::{Encryption, Management, Reach, Release, Scope};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::Kubeconfig;
@@ -17,6 +17,7 @@ use reconcile::{Failure, Metrics, Runtime, chain};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OnceCell;
 
 /// Without these there is nothing to do.
 const NEEDED: [&str; 1] = ["hypershift.openshift.io/HostedControlPlane"];
@@ -51,9 +52,43 @@ pub async fn run(args: ControlPlaneOperatorArgs) -> anyhow::Result<()> {
             only: operate::Only { name: args.name.clone(), release_image: args.release_image.clone() },
         };
         operate::start(&mut runtime, &client, setup);
+        if ground.served.contains("hypershift.openshift.io/AzurePrivateLinkService") {
+            let endpoints = private_link::operate::Endpoints {
+                clock: clock::system(),
+                random: &random,
+                metrics: &metrics,
+                clouds: Arc::new(Identity::default()),
+                tenants: Tenants::all(),
+                namespace: Some(args.namespace.clone()),
+                options: private_link::operate::options(),
+            };
+            private_link::operate::start_endpoints(&mut runtime, &client, endpoints);
+        }
         runtime.run(stop)
     })
     .await
+}
+
+/// The workload identity of this pod, which makes the guest's side of private links.
+#[derive(Default)]
+struct Identity(OnceCell<azure::Client>);
+
+impl private_link::Clouds for Identity {
+    fn client<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<azure::Client, private_link::Unreachable>> {
+        Box::pin(async move {
+            let env = Env::of_process();
+            if env.get("AZURE_FEDERATED_TOKEN_FILE").is_none() {
+                return Err(private_link::Unreachable(
+                    "the control plane operator has no identity: set platform.azure.azureAuthenticationConfig.workloadIdentities.controlPlaneOperator".into(),
+                ));
+            }
+            let connect = async || {
+                let connected = azure::connect(&env, azure::ClientOptions::default()).await;
+                connected.map(|c| c.client).map_err(|e| private_link::Unreachable(chain(&e).to_string()))
+            };
+            self.0.get_or_try_init(connect).await.cloned()
+        })
+    }
 }
 
 /// The world outside, asked by its own protocols.
@@ -107,11 +142,15 @@ impl Outside {
         connected.map(|c| c.client).map_err(|e| chain(&e).to_string())
     }
 
-    /// Asks `/healthz` where the API is published, as its administrator would.
+    /// Asks `/healthz` where the API is published, as its administrator would. What only the guest's network reaches is asked
+    /// from beside it.
     async fn ask(&self, scope: &Scope) -> Result<(), String> {
         let said = |e: &(dyn std::error::Error + 'static)| chain(e).to_string();
-        let text =
-            self.secret(&scope.namespace, "admin-kubeconfig", "kubeconfig").await.map_err(|e| said(&e))?;
+        let config = match scope.reach {
+            Reach::Private => "service-network-admin-kubeconfig",
+            _ => "admin-kubeconfig",
+        };
+        let text = self.secret(&scope.namespace, config, "kubeconfig").await.map_err(|e| said(&e))?;
         let text = text.ok_or("the administrator's kubeconfig is not there yet")?;
         let guest = reach::by(Kubeconfig::from_yaml(&text).map_err(|e| said(&e))?).await;
         let guest = guest.map_err(|e| format!("{e:#}"))?;
@@ -148,6 +187,14 @@ impl Surroundings for Outside {
                 Err(why) => Verdict::Unknown(why),
             }
         })
+    }
+
+    fn openid<'a>(
+        &'a self,
+        issuer: &'a str,
+        ca: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<serde_json::Value, String>> {
+        Box::pin(async move { azure::openid::discover(&azure::Env::of_process(), issuer, ca).await })
     }
 
     fn kms<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Verdict> {

@@ -21,8 +21,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Kinds that not every management cluster serves.
-const MAYBE: [(&str, &str); 6] = [
+const MAYBE: [(&str, &str); 7] = [
     ("hypershift.openshift.io", "v1beta1"),
+    ("scheduling.hypershift.openshift.io", "v1alpha1"),
     ("route.openshift.io", "v1"),
     ("secrets-store.csi.x-k8s.io", "v1"),
     ("monitoring.coreos.com", "v1"),
@@ -179,7 +180,15 @@ const CREDENTIALS: [&str; 7] = [
 
 /// Who this process is to Azure, if its environment says so; nobody is guessed.
 pub async fn azure_account() -> anyhow::Result<Option<azure::Client>> {
+    Ok(azure_account_as(None).await?.map(|c| c.client))
+}
+
+/// The same, with its subscription. `client_id` is an identity that goes before the environment's.
+pub async fn azure_account_as(client_id: Option<&str>) -> anyhow::Result<Option<azure::Connected>> {
     let mut env = Env::of_process();
+    if let Some(id) = client_id {
+        env = env.with("AZURE_CLIENT_ID", id);
+    }
     // The name that the operator's own credentials have in its Deployment.
     if let Some(file) = env.get("AZURE_CREDENTIALS_FILE").map(str::to_owned) {
         env = env.with("AZURE_AUTH_LOCATION", file);
@@ -188,7 +197,7 @@ pub async fn azure_account() -> anyhow::Result<Option<azure::Client>> {
         return Ok(None);
     }
     let connected = azure::connect(&env, azure::ClientOptions::default()).await;
-    Ok(Some(connected.context("the environment names an Azure account that cannot be used")?.client))
+    Ok(Some(connected.context("the environment names an Azure account that cannot be used")?))
 }
 
 /// A place that one of several processes holds.

@@ -5,6 +5,7 @@ use crate::cli::operators::{self, HypershiftOperatorArgs};
 use crate::reach::{self, Otherwise};
 use anyhow::Context;
 use apis::hypershift::HostedCluster;
+use arm::ResourceId;
 use azure::oci::Logins;
 use futures::future::BoxFuture;
 use hypershift::operate::{self, Setup, Shard};
@@ -14,6 +15,7 @@ use hypershift::{Machinery, Management, NoRelease, Payload, Surroundings};
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::{Api, Client};
 use reconcile::{Metrics, Options, Runtime, chain};
+use self_managed::install::PrivatePlatform;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -21,11 +23,18 @@ use std::sync::{Arc, OnceLock};
 const NEEDED: [&str; 2] =
     ["hypershift.openshift.io/HostedCluster", "hypershift.openshift.io/HostedControlPlane"];
 
+/// Without this there are no sizes.
+const SIZES: &str = "scheduling.hypershift.openshift.io/ClusterSizingConfiguration";
+
 pub async fn run(args: HypershiftOperatorArgs) -> anyhow::Result<()> {
     let client = reach::cluster(args.operator.kubeconfig.as_deref(), "--kubeconfig", Otherwise::Pod).await?;
     let (metrics, random) = (Metrics::default(), clock::Random::from_os());
-    let ground = Ground::look(&client, &NEEDED).await?;
-    let around = Arc::new(Outside::look(&args, &client, &ground).await?);
+    let mut needed = NEEDED.to_vec();
+    needed.extend(args.enable_size_tagging.then_some(SIZES));
+    let ground = Ground::look(&client, &needed).await?;
+    let account = ground::azure_account_as(args.azure_pls_managed_identity_client_id.as_deref()).await?;
+    let links = links(&args, account.as_ref())?;
+    let around = Arc::new(Outside::look(&args, &client, &ground, account.map(|a| a.client)).await?);
     // Numbers come from what a leading process has read; one that stands by has none.
     let leading: Arc<OnceLock<Arc<operate::Operator>>> = Arc::default();
     let shown = leading.clone();
@@ -55,9 +64,39 @@ pub async fn run(args: HypershiftOperatorArgs) -> anyhow::Result<()> {
         };
         let (_, operator) = operate::start_with(&mut runtime, &client, setup);
         let _ = leading.set(operator);
+        if let Some(management) = links {
+            let services = private_link::operate::Services {
+                clock: clock::system(),
+                random: &random,
+                metrics: &metrics,
+                management,
+                options: private_link::operate::options(),
+            };
+            private_link::operate::start_services(&mut runtime, &client, services);
+        }
         runtime.run(stop)
     })
     .await
+}
+
+/// The management side of private links, if there are to be any.
+fn links(
+    args: &HypershiftOperatorArgs,
+    account: Option<&azure::Connected>,
+) -> anyhow::Result<Option<private_link::Management>> {
+    if args.private_platform != PrivatePlatform::Azure {
+        return Ok(None);
+    }
+    let account = account.context(
+        "--private-platform Azure needs an Azure account: set AZURE_CREDENTIALS_FILE, or give the pod a workload identity",
+    )?;
+    let group = args.azure_pls_resource_group.as_deref();
+    let group = group.context("--private-platform Azure needs --azure-pls-resource-group (AZURE_RESOURCE_GROUP): the group of the management cluster's load balancers")?;
+    let subscription = args.azure_pls_subscription_id.as_deref().or(account.subscription.as_deref());
+    let subscription = subscription.context("--private-platform Azure needs --azure-pls-subscription-id (AZURE_SUBSCRIPTION_ID): the account does not say in which subscription it works")?;
+    let group =
+        ResourceId::group_scope(subscription, group).context("--azure-pls-resource-group cannot be used")?;
+    Ok(Some(private_link::Management { client: account.client.clone(), group }))
 }
 
 /// The world outside, asked by its own protocols.
@@ -69,6 +108,8 @@ struct Outside {
     blocked: Vec<String>,
     preflight: Option<Arc<dyn Preflight>>,
     machinery: Machinery,
+    sizing: bool,
+    shared_ingress: Option<String>,
 }
 
 impl Outside {
@@ -76,9 +117,9 @@ impl Outside {
         args: &HypershiftOperatorArgs,
         client: &Client,
         ground: &Ground,
+        account: Option<azure::Client>,
     ) -> anyhow::Result<Outside> {
         let (ours, _) = ground::own(client, &args.namespace, &args.operator).await?;
-        let account = ground::azure_account().await?;
         if account.is_none() {
             tracing::warn!(
                 "the environment names no Azure account: networks and identities of clusters are not checked before they are used"
@@ -99,6 +140,8 @@ impl Outside {
                 operators::Machinery::Builtin => Machinery::Builtin,
                 operators::Machinery::External => Machinery::External,
             },
+            sizing: args.enable_size_tagging,
+            shared_ingress: args.shared_ingress_image.clone().filter(|i| !i.is_empty()),
         })
     }
 }
@@ -148,6 +191,14 @@ impl Surroundings for Outside {
 
     fn machinery(&self) -> Machinery {
         self.machinery
+    }
+
+    fn shared_ingress(&self) -> Option<String> {
+        self.shared_ingress.clone()
+    }
+
+    fn sizing(&self) -> bool {
+        self.sizing
     }
 
     fn blocked(&self) -> Vec<String> {

@@ -40,6 +40,7 @@ pub async fn serve(at: SocketAddr, seen: Arc<Seen>, stop: CancellationToken) -> 
                 accepted = listener.accept() => accepted,
             };
             let Ok((stream, _)) = accepted else { continue };
+            let _ = stream.set_nodelay(true);
             let seen = seen.clone();
             tokio::spawn(async move {
                 let answer = service_fn(|request| {

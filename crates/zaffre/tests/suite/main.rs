@@ -18,6 +18,7 @@ mod operators;
 mod prereqs;
 mod restart;
 mod shared;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

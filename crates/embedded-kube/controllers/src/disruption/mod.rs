@@ -102,7 +102,7 @@ fn wanted(entry: Option<&Arc<Entry>>) -> Option<i64> {
     struct Spec {
         replicas: Option<i64>,
     }
-    let scaled: Scaled = serde_json::from_slice(&entry?.bytes).ok()?;
+    let scaled: Scaled = serde_json::from_slice(&entry?.bytes()).ok()?;
     scaled.spec.replicas
 }
 

@@ -36,6 +36,8 @@ struct Known {
     repelling: HashSet<String>,
     /// Nodes that pods name and that are not there, since when.
     missing: HashMap<String, Timestamp>,
+    /// Pods that have ended.
+    ended: HashSet<Arc<str>>,
 }
 
 impl Nodes {
@@ -59,7 +61,7 @@ impl Controller for Nodes {
                 let repels = delta
                     .current
                     .as_ref()
-                    .is_some_and(|e| find(&e.bytes, b"\"effect\":\"NoExecute\"").is_some());
+                    .is_some_and(|e| find(&e.bytes(), b"\"effect\":\"NoExecute\"").is_some());
                 let mut known = self.known.lock();
                 if repels {
                     known.entry(delta.cluster.clone()).or_default().repelling.insert(delta.key.to_string());
@@ -69,17 +71,15 @@ impl Controller for Nodes {
                 keys.push(delta.key.clone());
             }
             "/pods" => {
+                self.note_ended(delta, keys);
                 let Some(current) = &delta.current else { return };
-                if has_ended(current) && access.table(&tables::PODS).objects.len() > self.keep_ended {
-                    keys.push(ENDED);
-                }
                 let Some(node) = node_in(current) else { return };
                 let came = delta.previous.as_ref().is_none_or(|p| !has_node(p));
                 let repelled = || {
                     let known = self.known.lock();
-                    known.get(&delta.cluster).is_some_and(|k| k.repelling.contains(node))
+                    known.get(&delta.cluster).is_some_and(|k| k.repelling.contains(&node))
                 };
-                if came && (repelled() || access.entry(&tables::NODES, "", node).is_none()) {
+                if came && (repelled() || access.entry(&tables::NODES, "", &node).is_none()) {
                     keys.push(node);
                 }
             }
@@ -160,7 +160,7 @@ async fn live(access: &Access, mut node: Value) -> Result<Outcome, Status> {
 
 fn pods_on(access: &Access, node: &str) -> Vec<Arc<Entry>> {
     let pods = access.table(&tables::PODS);
-    pods.objects.values().filter(|e| node_in(e) == Some(node)).cloned().collect()
+    pods.objects.values().filter(|e| node_in(e).is_some_and(|n| n == node)).cloned().collect()
 }
 
 /// Nobody can say that the pods of a silent node are ready.
@@ -280,11 +280,28 @@ impl Nodes {
         Ok(Outcome::Done)
     }
 
+    /// Remembers pods that have ended, so that nobody walks over those that live.
+    fn note_ended(&self, delta: &Delta, keys: &mut Keys) {
+        let ended = delta.current.as_ref().is_some_and(|e| !e.meta.deleting && has_ended(e));
+        let mut known = self.known.lock();
+        if ended {
+            let all = &mut known.entry(delta.cluster.clone()).or_default().ended;
+            if all.insert(delta.key.clone()) && all.len() > self.keep_ended {
+                keys.push(ENDED);
+            }
+        } else if let Some(k) = known.get_mut(&delta.cluster) {
+            k.ended.remove(&delta.key);
+        }
+    }
+
     /// Of pods that have ended only so many are kept, the oldest go.
     async fn trim_ended(&self, access: &Access) -> Result<(), Status> {
+        let ended: Vec<Arc<str>> =
+            self.known.lock().get(access.id()).map(|k| k.ended.iter().cloned().collect()).unwrap_or_default();
         let view = access.table(&tables::PODS);
-        let mut done: Vec<(Pod, String)> = (view.objects.iter())
-            .filter(|(_, e)| has_ended(e) && !e.meta.deleting)
+        let mut done: Vec<(Pod, String)> = (ended.iter())
+            .filter_map(|k| Some((k, view.objects.get(k)?)))
+            .filter(|(_, e)| !e.meta.deleting)
             .filter_map(|(k, e)| Some((Pod::read(e).filter(Pod::ended)?, split(k).0.to_owned())))
             .collect();
         done.sort_by(|(a, _), (b, _)| (a.created, &a.name).cmp(&(b.created, &b.name)));

@@ -154,8 +154,7 @@ impl Scheduler {
             let live = nodes.objects.values().filter(|e| !e.meta.deleting);
             snapshot.set_nodes(live.filter_map(|e| parse(e)).collect());
         }
-        let namespaces = access.table(&tables::NAMESPACES);
-        snapshot.namespaces = namespaces.objects.iter().map(|(k, e)| (k.to_string(), e.clone())).collect();
+        snapshot.namespaces = access.table(&tables::NAMESPACES).objects;
         let pods = access.table(&tables::PODS);
         let mut look = |key: &Arc<str>| {
             let entry = pods.objects.get(key).filter(|e| has_node(e));

@@ -5,7 +5,7 @@ use crate::placement::{Amounts, host_ports, requests};
 use ek_meta::object;
 use ek_meta::selector::LabelSelector;
 use ek_server::parse;
-use ek_store::Entry;
+use ek_store::{Entry, Objects};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Term {
     pub(super) fn covers(&self, namespaces: &Namespaces, pod: &Placed) -> bool {
         let named = self.namespaces.contains(&pod.namespace);
         let selected = |s: &LabelSelector| {
-            let labels = namespaces.get(&pod.namespace);
+            let labels = namespaces.get(pod.namespace.as_str());
             s.matches(|k| labels.and_then(|e| e.meta.label(k)))
         };
         (named || self.namespace_selector.as_ref().is_some_and(selected))
@@ -112,7 +112,7 @@ impl Term {
     }
 }
 
-pub(super) type Namespaces = HashMap<String, Arc<Entry>>;
+pub(super) type Namespaces = Objects;
 
 /// A node and what is on it.
 #[derive(Debug)]

@@ -91,7 +91,7 @@ struct BackendCondition {
 
 impl Backend {
     pub(super) fn read(entry: &Entry) -> Option<Backend> {
-        serde_json::from_slice(&entry.bytes).ok()
+        serde_json::from_slice(&entry.bytes()).ok()
     }
 
     fn ended(&self) -> bool {

@@ -22,7 +22,7 @@ impl Controller for EphemeralVolumes {
 
     fn concerns(&self, _: &Access, delta: &Delta, keys: &mut Keys) {
         let Some(current) = &delta.current else { return };
-        if !current.meta.deleting && find(&current.bytes, b"\"volumeClaimTemplate\":").is_some() {
+        if !current.meta.deleting && find(&current.bytes(), b"\"volumeClaimTemplate\":").is_some() {
             keys.push(delta.key.clone());
         }
     }

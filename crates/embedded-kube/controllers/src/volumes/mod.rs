@@ -10,11 +10,12 @@ pub use classes::DefaultClass;
 pub use ephemeral::EphemeralVolumes;
 
 use crate::events::{self, Note};
-use crate::objects::{annotate, annotation, has_finalizer, is_deleting, list, remove_finalizer, text};
+use crate::objects::{annotate, annotation, find, has_finalizer, is_deleting, list, remove_finalizer, text};
 use crate::{MANAGER, tables};
 use ek_engine::{Controller, Delta, Keys, Outcome, split};
 use ek_meta::{Status, object};
 use ek_server::{Access, Deletion, parse};
+use ek_store::Entry;
 use futures::future::BoxFuture;
 use plan::Step;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ impl Controller for Volumes {
     fn concerns(&self, access: &Access, delta: &Delta, keys: &mut Keys) {
         let unbound = |keys: &mut Keys| {
             for (key, e) in &access.table(&tables::CLAIMS).objects {
-                if crate::objects::find(&e.bytes, b"\"phase\":\"Bound\"").is_none() {
+                if crate::objects::find(&e.bytes(), b"\"phase\":\"Bound\"").is_none() {
                     keys.push(format!("c|{key}"));
                 }
             }
@@ -94,11 +95,8 @@ async fn claim(access: &Access, key: &str) -> Result<(), Status> {
         }
         return Ok(());
     }
-    let volumes: Vec<Value> =
-        access.table(&tables::VOLUMES).objects.values().filter_map(|e| parse(e)).collect();
     if text(&claim, "/status/phase") == "Bound" {
-        let there = volumes.iter().any(|v| object::name(v) == text(&claim, "/spec/volumeName"));
-        if !there {
+        if access.entry(&tables::VOLUMES, "", text(&claim, "/spec/volumeName")).is_none() {
             phase(access, &claim, "Lost", None).await?;
             let text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
             events::tell(access, COMPONENT, &claim, &Note::warning("ClaimLost", text)).await;
@@ -107,6 +105,14 @@ async fn claim(access: &Access, key: &str) -> Result<(), Status> {
     }
     let class = access.get(&tables::STORAGE_CLASSES, "", text(&claim, "/spec/storageClassName"));
     let node = annotation(&claim, plan::SELECTED_NODE).and_then(|n| access.get(&tables::NODES, "", n));
+    // What is bound to others is not looked at: of thousands of volumes few are free.
+    let (uid, bound) = (object::uid(&claim).as_bytes(), b"\"phase\":\"Bound\"");
+    let open = |e: &Entry| {
+        let bytes = e.bytes();
+        find(&bytes, bound).is_none() || find(&bytes, uid).is_some()
+    };
+    let volumes = access.table(&tables::VOLUMES);
+    let volumes: Vec<Value> = volumes.objects.values().filter(|e| open(e)).filter_map(|e| parse(e)).collect();
     match plan::plan(&claim, &volumes, class.as_ref(), node.as_ref()) {
         Step::Bind(volume) => bind(access, &claim, &volume).await,
         Step::Provision(volume) => {

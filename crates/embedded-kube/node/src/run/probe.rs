@@ -40,7 +40,8 @@ const PATIENT: Duration = Duration::from_millis(400);
 pub(crate) struct Probe {
     pub role: Role,
     spec: Value,
-    container: Value,
+    /// Names of the container's ports; a probe may live as long as its pod, and most name none.
+    ports: Value,
     ctx: ProgramContext,
     program: Arc<dyn Program>,
 }
@@ -65,7 +66,13 @@ impl Probe {
             Role::Liveness => "livenessProbe",
         };
         let spec = container.get(field).filter(|p| p.is_object())?.clone();
-        Some(Probe { role, spec, container: container.clone(), ctx: ctx.clone(), program: program.clone() })
+        Some(Probe {
+            role,
+            spec,
+            ports: container["ports"].clone(),
+            ctx: ctx.clone(),
+            program: program.clone(),
+        })
     }
 
     /// Something to be done once, at the start or before the end of a container.
@@ -77,7 +84,13 @@ impl Probe {
     ) -> Option<Probe> {
         let spec = container["lifecycle"].get(name).filter(|p| p.is_object())?.clone();
         let role = Role::Startup;
-        Some(Probe { role, spec, container: container.clone(), ctx: ctx.clone(), program: program.clone() })
+        Some(Probe {
+            role,
+            spec,
+            ports: container["ports"].clone(),
+            ctx: ctx.clone(),
+            program: program.clone(),
+        })
     }
 
     fn seconds(&self, field: &str, or: u64) -> Duration {
@@ -177,7 +190,7 @@ impl Probe {
 
     /// The loopback address of a port that the program has taken.
     fn address(&self, port: &Value) -> Result<SocketAddr, String> {
-        let number = port_number(&self.container, port).ok_or_else(|| format!("port {port} is not known"))?;
+        let number = port_number(&self.ports, port).ok_or_else(|| format!("port {port} is not known"))?;
         // Another container of the pod may answer for this one.
         taken(&self.ctx.0.ports, number)
             .or_else(|| self.ctx.local(number))
@@ -189,13 +202,12 @@ pub(crate) fn taken(ports: &Mutex<HashMap<u16, Port>>, number: u16) -> Option<So
     ports.lock().get(&number).filter(|p| p.listener.is_none()).map(|p| p.address)
 }
 
-/// A port by number, or by the name a container gives it.
-pub(crate) fn port_number(container: &Value, port: &Value) -> Option<u16> {
+/// A port by number, or by the name that one of a container's ports has.
+pub(crate) fn port_number(ports: &Value, port: &Value) -> Option<u16> {
     match port {
         Value::Number(n) => n.as_u64().and_then(|n| u16::try_from(n).ok()),
         Value::String(s) => s.parse().ok().or_else(|| {
-            let ports = container["ports"].as_array().into_iter().flatten();
-            let named = ports.into_iter().find(|p| p["name"] == s.as_str())?;
+            let named = ports.as_array().into_iter().flatten().find(|p| p["name"] == s.as_str())?;
             named["containerPort"].as_u64().and_then(|n| u16::try_from(n).ok())
         }),
         _ => None,
@@ -205,6 +217,7 @@ pub(crate) fn port_number(container: &Value, port: &Value) -> Option<u16> {
 /// Asks the standard health service whether it serves.
 async fn grpc(address: SocketAddr, service: &str) -> Result<(), String> {
     let tcp = TcpStream::connect(address).await.map_err(|e| format!("dial tcp: {e}"))?;
+    let _ = tcp.set_nodelay(true);
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tcp))
             .await

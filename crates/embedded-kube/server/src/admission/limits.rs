@@ -20,7 +20,7 @@ pub fn in_namespace(call: &Call, table: &TableName) -> Vec<Value> {
     let view = call.cluster.store.view(&call.cluster.id, table);
     (view.objects.range::<_, str>((std::ops::Bound::Included(prefix.as_str()), std::ops::Bound::Unbounded)))
         .take_while(|(k, _)| k.starts_with(&prefix))
-        .filter_map(|(_, e)| serde_json::from_slice(&e.bytes).ok())
+        .filter_map(|(_, e)| serde_json::from_slice(&e.bytes()).ok())
         .collect()
 }
 

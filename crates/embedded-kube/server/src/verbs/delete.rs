@@ -297,10 +297,8 @@ pub async fn delete_collection(call: &Call) -> Result<Reply, Status> {
     let options = DeleteOptions::parse(call)?;
     let filter = Filter::parse(&call.res, &call.info.namespace, "", &call.params)?;
     let view = call.cluster.store.view(&call.cluster.id, &call.res.table);
-    let mut found: Vec<(Arc<str>, Arc<Entry>)> = (view.objects.iter())
-        .filter(|(k, e)| filter.matches(k, e))
-        .map(|(k, e)| (k.clone(), e.clone()))
-        .collect();
+    let mut found: Vec<(Arc<str>, Arc<Entry>)> =
+        filter.among(&view).map(|(k, e)| (k.clone(), e.clone())).collect();
     // What is listed is deleted, and answered with: as it was.
     let limit = call.params.int("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
     let remaining = limit.map_or(0, |n| found.len().saturating_sub(n));

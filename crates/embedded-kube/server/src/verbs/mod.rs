@@ -119,7 +119,7 @@ impl Call {
     pub async fn object_reply(&self, code: u16, accepted: Accepted, entry: &Entry) -> Result<Reply, Status> {
         if accepted.shape == Shape::Object {
             let bytes = match unchanged(&self.res, entry) {
-                Some(b) => b.clone(),
+                Some(b) => b,
                 None => self.cluster.read_bytes(&self.res, entry).await?,
             };
             return Ok(respond::bytes(code, accepted.encoding, bytes));

@@ -91,7 +91,7 @@ pub async fn evict(call: &Call) -> Result<Reply, Status> {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let entry = call.live()?;
-    let pod: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
+    let pod: Value = serde_json::from_slice(&entry.bytes()).map_err(Status::internal)?;
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed" | "Pending"));
     let dying = !pod["metadata"]["deletionTimestamp"].is_null();
     let mut options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));

@@ -1,7 +1,7 @@
 //! Get and list.
 
 use super::Call;
-use crate::convert::unchanged;
+use crate::convert::is_unchanged;
 use crate::present::{self, IncludeObject};
 use crate::registry::Resource;
 use crate::select::Filter;
@@ -325,16 +325,15 @@ async fn whole(
         json!(res.list_kind),
         json!(res.api_version)
     );
-    let fast = entries.iter().all(|e| unchanged(res, e).is_some());
+    let fast = entries.iter().all(|e| is_unchanged(res, e));
     if fast && accepted.encoding == Encoding::Json && entries.len() > 64 && !call.params.flag("pretty") {
         return Ok(streamed(res.clone(), head, entries));
     }
-    let mut out =
-        Vec::with_capacity(head.len() + entries.iter().map(|e| e.bytes.len() + 1).sum::<usize>() + 2);
+    let mut out = Vec::with_capacity(head.len() + entries.iter().map(|e| e.len() + 1).sum::<usize>() + 2);
     out.extend_from_slice(head.as_bytes());
     if fast {
         for (i, e) in entries.iter().enumerate() {
-            push_item(&mut out, res, &e.bytes, i > 0);
+            push_item(&mut out, res, &e.bytes(), i > 0);
         }
     } else {
         let objs = call.cluster.read_all(res, &entries).await?;
@@ -374,7 +373,7 @@ fn streamed(res: Arc<Resource>, head: String, entries: Vec<Arc<Entry>>) -> Reply
                 out.extend_from_slice(h.as_bytes());
             }
             while at < entries.len() && out.len() < CHUNK {
-                push_item(&mut out, &res, &entries[at].bytes, at > 0);
+                push_item(&mut out, &res, &entries[at].bytes(), at > 0);
                 at += 1;
             }
             if at == entries.len() && out.len() < CHUNK {

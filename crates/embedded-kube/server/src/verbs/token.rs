@@ -18,7 +18,7 @@ pub async fn create(call: &Call) -> Result<Reply, Status> {
     let accepted = call.accepted(false)?;
     let ty = negotiate::body_type(&call.headers, true)?;
     let mut request = if call.body.is_empty() { json!({}) } else { body::decode(&call.body, ty)?.value };
-    let account: Value = serde_json::from_slice(&call.live()?.bytes).map_err(Status::internal)?;
+    let account: Value = serde_json::from_slice(&call.live()?.bytes()).map_err(Status::internal)?;
     let (ns, name) = (&call.info.namespace, &call.info.name);
     let named = ek_meta::object::name(&request);
     if !named.is_empty() && named != name {

@@ -156,6 +156,8 @@ fn bad_patch(call: &Call, s: Status, old: &Value, patch: &Decoded, ty: PatchType
             let mut shown = patched(call, old.clone(), &patch.value, ty).unwrap_or_default();
             // Nobody looks for a mistake in the books.
             metadata_mut(&mut shown).remove("managedFields");
+            // As maps are written in Go: who wrote the object last, and how, is not to be seen in it.
+            shown.sort_all_objects();
             shown.to_string()
         }
     };

@@ -64,11 +64,12 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
     };
     let store = &call.cluster.store;
     let (id, table) = (&call.cluster.id, &call.res.table);
+    let within = w.filter.namespace.clone();
     let rv = p.get("resourceVersion").unwrap_or_default();
     match (initial, rv) {
         // State first, then changes.
         (Some(true), _) | (None, "" | "0") => {
-            let (view, cursor) = store.view_and_watch(id, table);
+            let (view, cursor) = store.view_and_watch(id, table, within.as_deref());
             if initial == Some(true) {
                 let wanted = if rv.is_empty() { 0 } else { parse_revision(rv)? };
                 if wanted > view.revision {
@@ -78,14 +79,11 @@ pub fn watch(call: &Call) -> Result<Reply, Status> {
                 w.initial_end = bookmarks.then_some(view.revision);
             }
             super::read::all_readable(call, &view)?;
-            w.pending = (view.objects.iter())
-                .filter(|(k, e)| w.filter.matches(k, e))
-                .map(|(_, e)| e.clone())
-                .collect();
+            w.pending = w.filter.among(&view).map(|(_, e)| e.clone()).collect();
             w.cursor = Some(cursor);
         }
-        (Some(false), "" | "0") => w.cursor = Some(store.view_and_watch(id, table).1),
-        (_, rv) => match store.watch(id, table, parse_revision(rv)?) {
+        (Some(false), "" | "0") => w.cursor = Some(store.view_and_watch(id, table, within.as_deref()).1),
+        (_, rv) => match store.watch(id, table, within.as_deref(), parse_revision(rv)?) {
             Ok(c) => w.cursor = Some(c),
             // The stream opens and says so: that is where informers look for it.
             Err(HistoryError::TooOld { requested, oldest }) => {
@@ -329,7 +327,7 @@ impl Watcher {
         };
         if let (Shape::Object, Some(bytes)) = (self.shape, unchanged(&self.res, entry)) {
             return Some(e.encoded(slot(kind, leaving, self.res.stamp(), self.variant(0)), || {
-                self.format.frame(kind, bytes)
+                self.format.frame(kind, &bytes)
             }));
         }
         if matches!(self.shape, Shape::Table(_)) && self.first_table {
@@ -356,7 +354,7 @@ impl Watcher {
 
     async fn encode(&mut self, kind: &str, entry: &Entry) -> Bytes {
         if let (Shape::Object, Some(bytes)) = (self.shape, unchanged(&self.res, entry)) {
-            return self.format.frame(kind, bytes);
+            return self.format.frame(kind, &bytes);
         }
         let obj = match self.cluster.read(&self.res, entry).await {
             Ok(o) => o,
@@ -403,14 +401,14 @@ impl Watcher {
 /// An earlier state under a later revision. Stored bytes have one order, so the version is where it always is.
 fn at_revision(entry: &Entry, revision: u64) -> Entry {
     let old = format!("\"resourceVersion\":\"{}\"", entry.revision);
-    let text = &entry.bytes;
+    let text = entry.bytes();
     let found = text.windows(old.len()).position(|w| w == old.as_bytes());
     let bytes = match found {
         Some(at) => {
             let new = format!("\"resourceVersion\":\"{revision}\"");
             [&text[..at], new.as_bytes(), &text[at + old.len()..]].concat().into()
         }
-        None => text.clone(),
+        None => text,
     };
     Entry::new(bytes, revision, entry.meta.clone())
 }

@@ -302,7 +302,7 @@ impl Call {
             return;
         }
         let view = self.cluster.store.view(&self.cluster.id, &tables::CRDS);
-        let others: Vec<Value> = view.objects.values().filter_map(|e| crd::names_of(&e.bytes)).collect();
+        let others: Vec<Value> = view.objects.values().filter_map(|e| crd::names_of(&e.bytes())).collect();
         let now = self.cluster.timestamp();
         match old {
             None => crd::prepare_create(obj, &others, &now),

@@ -198,7 +198,7 @@ async fn sealed_objects_are_sealed_on_disk_only_and_locked_without_their_key() {
     s.set_seal(Arc::new(Toy { keys: "a" })).await.unwrap();
     s.commit(put("sealed", Expect::Absent)).await.unwrap();
     let entry = |s: &Store, n: &str| s.get(&id(), &table(), &object_key("ns", n)).unwrap();
-    assert_eq!(entry(&s, "sealed").bytes.first(), Some(&b'{'), "readers see the object");
+    assert_eq!(entry(&s, "sealed").bytes().first(), Some(&b'{'), "readers see the object");
     assert!(!s.is_current(&table(), &entry(&s, "plain")) && s.is_current(&table(), &entry(&s, "sealed")));
     assert_eq!(s.sealed(&id()).len(), 1);
     s.close();

@@ -4,12 +4,14 @@ use super::{Boot, Look, Pools, sooner};
 use crate::around::Payload;
 use crate::inputs::{self, Given, Purpose, Sort};
 use crate::naming;
+use crate::nodepool::capacity::Known;
 use crate::nodepool::config::{self, Way};
-use crate::nodepool::machines::Refs;
+use crate::nodepool::machines::{Has, Refs};
 use crate::nodepool::rollout::{Rollout, Wish};
+use crate::nodepool::room::Room;
 use crate::nodepool::secrets::{self, Said};
 use crate::nodepool::status::{Endpoint, Target};
-use crate::nodepool::{home, name, template, validate};
+use crate::nodepool::{home, name, template, tuning, validate};
 use crate::validate::Problem;
 use crate::validate::network;
 use apis::conditions::{node_pool as c, reason};
@@ -24,14 +26,16 @@ use std::sync::Arc;
 /// A name that is not found yet is asked for again after this long.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// What users gave to the cluster that nodes need.
-struct Given3 {
+/// What nodes need of what users gave to the cluster, and of what its control plane wrote.
+struct Needed {
     pull_secret: Option<Given>,
     ssh_key: Option<Given>,
     bundle: Option<Given>,
+    /// What the control plane tells nodes of Azure.
+    cloud: Option<Given>,
 }
 
-impl Given3 {
+impl Needed {
     fn bytes<'a>(given: &'a Option<Given>, key: &str) -> Option<&'a [u8]> {
         given.as_ref()?.data.get(key).map(Vec::as_slice)
     }
@@ -62,13 +66,17 @@ impl Pools {
             skew: None,
             target: None,
             objects: Vec::new(),
+            tuning: None,
+            has: Has::Nothing,
+            unscalable: None,
             boot: None,
             waiting: None,
             conflict: None,
+            room: Room::default(),
             again: None,
         };
         let given = self.given(&look).await?;
-        let Some(pull_secret) = Given3::bytes(&given.pull_secret, ".dockerconfigjson") else {
+        let Some(pull_secret) = Needed::bytes(&given.pull_secret, ".dockerconfigjson") else {
             look.waiting = Some(format!(
                 "the pull secret {} of the HostedCluster is not there",
                 look.hc.spec.shared.pull_secret.name
@@ -90,20 +98,22 @@ impl Pools {
         look.release = Some(release.clone());
         self.look_at_boot(&mut look, status).await?;
         look.conflict = self.conflict(&look);
-        let manifests = self.manifests(&mut look).await?;
+        let (manifests, tuned) = self.manifests(&mut look).await?;
+        self.measure(&mut look).await;
         let way = Way::of(&look.hc, status);
         if look.waiting.is_none() && way.is_none() {
             look.waiting = Some("the control plane has not said where its API is yet".into());
         }
         if let (Ok(payload), Some(way)) = (&*release, &way) {
-            self.aim(&mut look, payload, way, &manifests, &given, status)?;
+            let config = [manifests.as_slice(), tuned.as_slice()];
+            self.aim(&mut look, payload, way, config, &given, status)?;
         }
         Ok(look)
     }
 
-    async fn given(&self, look: &Look) -> Result<Given3, Failure> {
+    async fn given(&self, look: &Look) -> Result<Needed, Failure> {
         let operator = &self.operator;
-        let mut out = Given3 { pull_secret: None, ssh_key: None, bundle: None };
+        let mut out = Needed { pull_secret: None, ssh_key: None, bundle: None, cloud: None };
         for input in inputs::of(&look.hc) {
             let slot = match input.purpose {
                 Purpose::PullSecret => &mut out.pull_secret,
@@ -114,6 +124,10 @@ impl Pools {
             *slot =
                 operator.fetch.one(&operator.views, input.sort, naming::home(&look.hc), &input.name).await?;
         }
+        out.cloud = operator
+            .fetch
+            .one(&operator.views, Sort::ConfigMap, &look.namespace, "azure-cloud-config")
+            .await?;
         Ok(out)
     }
 
@@ -218,13 +232,21 @@ impl Pools {
         Ok(out)
     }
 
-    /// What users wrote for nodes, checked.
-    async fn manifests(&self, look: &mut Look) -> Result<Vec<Value>, Failure> {
+    /// What users wrote for nodes, and what the node tuning operator made of their tuning; checked.
+    async fn manifests(&self, look: &mut Look) -> Result<(Vec<Value>, Vec<Value>), Failure> {
         let np = &look.np;
         let (config, tuning) =
             (self.maps(np, &np.spec.config).await?, self.maps(np, &np.spec.tuning_config).await?);
         let (manifests, wrong) = config::of_user(config::Sort::Config, &config);
-        let (_, untuned) = config::of_user(config::Sort::Tuning, &tuning);
+        let (profiles, mut untuned) = config::of_user(config::Sort::Tuning, &tuning);
+        if untuned.is_empty() {
+            look.tuning = Some(tuning::objects(&look.hc, np, &profiles));
+        }
+        let shared = self.tunings(np, &look.namespace);
+        let made: Vec<(String, Option<Given>)> =
+            shared.iter().filter_map(|s| Some((s.name.clone(), Some(s.made()?)))).collect();
+        let (tuned, unmade) = config::of_user(config::Sort::Config, &made);
+        untuned.extend(unmade);
         for (condition, errors) in [(c::VALID_MACHINE_CONFIG, wrong), (c::VALID_TUNING_CONFIG, untuned)] {
             look.problems.extend(errors.iter().map(|e| Problem {
                 condition,
@@ -232,7 +254,41 @@ impl Pools {
                 message: e.to_string(),
             }));
         }
-        Ok(manifests)
+        Ok((manifests, tuned))
+    }
+
+    /// What machines of the pool's size have, if an autoscaler wants to know.
+    async fn measure(&self, look: &mut Look) {
+        let (np, hc) = (&look.np, &look.hc);
+        let (Some(bounds), Some(azure)) = (&np.spec.auto_scaling, np.spec.platform.azure.as_ref()) else {
+            return;
+        };
+        let known = match (self.operator.around.preflight(), hc.spec.shared.platform.azure.as_ref()) {
+            (Some(asks), Some(at)) => {
+                let now = self.operator.clock.now();
+                let sizes = &self.operator.sizes;
+                let (known, again) =
+                    sizes.get(&*asks, &at.subscription_id, &at.location, &azure.vm_size, now).await;
+                look.again = sooner(look.again, again);
+                known
+            }
+            _ => Known::Unknown("Azure is not asked".into()),
+        };
+        let live = self.workload(np, &look.namespace).map(|(_, w)| w.has.clone()).unwrap_or_default();
+        let why = match &known {
+            Known::Has(_) => None,
+            Known::Nothing => Some(format!("{} is not sold there", azure.vm_size)),
+            Known::Unknown(_) if !live.size.is_empty() => None,
+            Known::Unknown(why) => Some(why.clone()),
+        };
+        look.unscalable = why.filter(|_| bounds.min == 0).map(|why| {
+            format!("it does not grow from zero while nobody knows what a machine of it has: {why}")
+        });
+        look.has = match known {
+            Known::Has(sold) => sold.capacity.map_or(Has::Nothing, Has::Of),
+            Known::Nothing => Has::Nothing,
+            Known::Unknown(_) => Has::Still(live),
+        };
     }
 
     /// What machines are to be, if that can be said and may be rolled.
@@ -241,8 +297,8 @@ impl Pools {
         look: &mut Look,
         payload: &Payload,
         way: &Way,
-        manifests: &[Value],
-        given: &Given3,
+        [manifests, tuned]: [&[Value]; 2],
+        given: &Needed,
         status: &Value,
     ) -> Result<(), Failure> {
         let (np, hc) = (&look.np, &look.hc);
@@ -265,13 +321,13 @@ impl Pools {
         if !look.problems.is_empty() || look.skew.is_some() || look.boot.is_none() || look.waiting.is_some() {
             return Ok(());
         }
-        let ssh = Given3::bytes(&given.ssh_key, "id_rsa.pub").map(String::from_utf8_lossy);
+        let ssh = Needed::bytes(&given.ssh_key, "id_rsa.pub").map(String::from_utf8_lossy);
         let images = &payload.release.images;
         let rollout = Rollout::of(&Wish {
             hc,
             way,
             manifests,
-            tuned: &[],
+            tuned,
             ssh_key: ssh.as_deref(),
             version,
             proxy_image: images.get("haproxy-router").map(String::as_str).unwrap_or_default(),
@@ -284,9 +340,9 @@ impl Pools {
             &Said {
                 release: &np.spec.release.image,
                 version,
-                pull_secret: Given3::bytes(&given.pull_secret, ".dockerconfigjson").unwrap_or_default(),
-                trust_bundle: Given3::bytes(&given.bundle, "ca-bundle.crt"),
-                cloud_config: None,
+                pull_secret: Needed::bytes(&given.pull_secret, ".dockerconfigjson").unwrap_or_default(),
+                trust_bundle: Needed::bytes(&given.bundle, "ca-bundle.crt"),
+                cloud_config: Needed::bytes(&given.cloud, "cloud.conf"),
             },
         )?;
         let refs = Refs {

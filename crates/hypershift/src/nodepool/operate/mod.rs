@@ -5,13 +5,17 @@
 
 mod look;
 mod remove;
+mod room;
 mod watches;
 mod work;
 
 pub use watches::Views;
 pub(crate) use watches::{attach, of_cluster, of_input};
 
+use super::machines::{Has, Refs};
+use super::room::{Room, Rooms};
 use super::status::{self, Endpoint, Seen, Target};
+use super::tuning::{Shared, What};
 use super::watched::{Machine, Token, Workload};
 use super::{home, key, machines, name, secrets};
 use crate::around::{NoRelease, Payload};
@@ -29,7 +33,7 @@ use parking_lot::Mutex;
 use reconcile::conditions::Conditions;
 use reconcile::{Controller, Failure, Kind, Outcome, Pause, Waiting, chain, split};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Keeps node pools as their objects say.
@@ -37,6 +41,9 @@ pub struct Pools {
     operator: Arc<Operator>,
     /// Names that were found once: they are not asked for again.
     resolved: Mutex<HashSet<String>>,
+    rooms: Rooms,
+    /// What machines of a pool were last told to be: a roll that began is not held, however late the watch is.
+    rolling: Mutex<HashMap<String, Refs>>,
 }
 
 impl Controller for Pools {
@@ -64,9 +71,16 @@ pub(super) struct Look {
     target: Option<Target>,
     /// Written if there is a target.
     objects: Vec<Value>,
+    /// For the node tuning operator; nothing: what users wrote cannot be read, and what it has stays.
+    tuning: Option<Vec<Value>>,
+    has: Has,
+    /// Why an empty pool cannot grow by itself.
+    unscalable: Option<String>,
     boot: Option<Boot>,
     waiting: Option<String>,
     conflict: Option<String>,
+    /// What Azure has for it.
+    room: Room,
     /// A roll is out of the question, and so is everything else.
     stopped: bool,
     again: Option<SignedDuration>,
@@ -87,7 +101,12 @@ fn sooner(a: Option<SignedDuration>, b: Option<SignedDuration>) -> Option<Signed
 
 impl Pools {
     pub(crate) fn new(operator: Arc<Operator>) -> Arc<Pools> {
-        Arc::new(Pools { operator, resolved: Mutex::default() })
+        Arc::new(Pools {
+            operator,
+            resolved: Mutex::default(),
+            rooms: Rooms::default(),
+            rolling: Mutex::default(),
+        })
     }
 
     fn views(&self) -> &Views {
@@ -116,7 +135,8 @@ impl Pools {
         if matches!(pause, Ok(Pause::Until(_) | Pause::Forever)) {
             return self.paused(&seen, &np, &hc, &pause).await;
         }
-        let look = Box::pin(self.look(seen, np, hc, &cluster, pause)).await?;
+        let mut look = Box::pin(self.look(seen, np, hc, &cluster, pause)).await?;
+        self.room(&mut look).await;
         let worked = match cluster.metadata.deletion_timestamp.is_some() {
             true => Ok(None),
             false => Box::pin(self.work(&look)).await,
@@ -258,6 +278,14 @@ impl Pools {
         self.views().machines.within(namespace).into_iter().filter(|m| m.pool == pool).collect()
     }
 
+    /// What the pool and the node tuning operator share.
+    fn tunings(&self, np: &NodePool, namespace: &str) -> Vec<Arc<Shared>> {
+        let all = self.views().tunings.within(namespace);
+        let mut all: Vec<_> = all.into_iter().filter(|t| t.pool == name(np)).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
     fn tokens(&self, np: &NodePool, namespace: &str) -> Vec<Arc<Token>> {
         let pool = key(np);
         self.views().tokens.within(namespace).into_iter().filter(|t| t.pool == pool).collect()
@@ -275,6 +303,12 @@ impl Pools {
         };
         let token = self.views().tokens.get(&look.namespace, &secrets::token_name(name(np), hash));
         let check = self.views().checks.get(&look.namespace, name(np));
+        let shared = self.tunings(np, &look.namespace);
+        let profile = shared.iter().filter_map(|s| match &s.what {
+            What::Said(all) => Some(all.clone()),
+            _ => None,
+        });
+        let profile: Vec<_> = profile.flatten().collect();
         let report = Seen {
             np,
             problems: &look.problems,
@@ -288,6 +322,9 @@ impl Pools {
             workload: workload.as_deref(),
             check: check.as_deref(),
             conflict: look.conflict.clone(),
+            profile: &profile,
+            unscalable: look.unscalable.as_deref(),
+            room: &look.room,
             waiting: look.waiting.as_deref(),
             error,
         };

@@ -21,6 +21,7 @@ impl Pools {
         let namespace = apis::naming::control_plane_namespace(home(np), &np.spec.cluster_name);
         let (views, applier) = (self.views(), &self.operator.applier);
         let pool = key(np);
+        self.rolling.lock().remove(&pool);
         self.pause_machines(np, &namespace, false).await?;
         let mut makers = Vec::new();
         for (kind, view) in
@@ -57,6 +58,9 @@ impl Pools {
         }
         for t in views.templates.within(&namespace).into_iter().filter(|t| t.pool == pool) {
             applier.delete(&kinds::AZURE_TEMPLATE.at(&namespace, &t.name)).await?;
+        }
+        for t in self.tunings(np, &namespace) {
+            applier.delete(&kinds::CONFIG_MAP.at(&namespace, &t.name)).await?;
         }
         for s in self.tokens(np, &namespace) {
             applier.delete(&kinds::SECRET.at(&namespace, &s.name)).await?;

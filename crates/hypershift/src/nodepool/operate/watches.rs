@@ -3,6 +3,7 @@
 use super::Pools;
 use crate::inputs::Sort;
 use crate::kinds;
+use crate::nodepool::tuning::{self, Shared};
 use crate::nodepool::watched::{self, Check, Machine, Template, Token, Workload};
 use crate::operate::Operator;
 use crate::operate::views_of_pools::Clusters;
@@ -21,6 +22,8 @@ pub struct Views {
     pub sets: Arc<View<Workload>>,
     pub checks: Arc<View<Check>>,
     pub templates: Arc<View<Template>>,
+    /// ConfigMaps that pools and the node tuning operator share.
+    pub tunings: Arc<View<Shared>>,
 }
 
 impl Default for Views {
@@ -33,6 +36,7 @@ impl Default for Views {
             sets: View::new(watched::workload),
             checks: View::new(watched::check),
             templates: View::new(watched::template),
+            tunings: View::new(tuning::read),
         }
     }
 }
@@ -84,6 +88,22 @@ pub(crate) fn of_input(
     }
 }
 
+/// Wakes the pool that a ConfigMap in its control plane's namespace is labelled with.
+fn of_tuning(views: &Views) -> impl Fn(&DynamicObject, &mut Keys) + Send + Sync + 'static {
+    let pools = views.pools.clone();
+    move |o, keys| {
+        let Some(name) = o.metadata.labels.as_ref().and_then(|l| l.get(label::NODE_POOL)) else { return };
+        let plane = o.metadata.namespace.as_deref();
+        for p in pools.all().iter().filter(|p| p.metadata.name.as_ref() == Some(name)) {
+            let home = p.metadata.namespace.as_deref().unwrap_or_default();
+            let cluster = p.data["spec"]["clusterName"].as_str().unwrap_or_default();
+            if plane == Some(apis::naming::control_plane_namespace(home, cluster).as_str()) {
+                keys.itself(p);
+            }
+        }
+    }
+}
+
 /// Sets the controller up beside that of clusters, with everything that only pools are interested in.
 pub(crate) fn attach(
     runtime: &mut Runtime,
@@ -112,5 +132,8 @@ pub(crate) fn attach(
     let ours = Expression::Exists(label::NODE_POOL_NAME.to_owned());
     let tokens = Watch::whole(client, &kinds::SECRET).labels(ours).into_sink(views.tokens.clone());
     runtime.watch(tokens.wakes(handle.keys(pool)));
+    let ours = Expression::Exists(label::NODE_POOL.to_owned());
+    let tunings = Watch::whole(client, &kinds::CONFIG_MAP).labels(ours).into_sink(views.tunings.clone());
+    runtime.watch(tunings.wakes(handle.keys(of_tuning(views))));
     handle
 }

@@ -2,8 +2,9 @@
 
 use super::{Boot, Look, Pools, sooner};
 use crate::kinds;
-use crate::nodepool::machines::{self, Refs};
+use crate::nodepool::machines::{self, Fleet, Refs};
 use crate::nodepool::secrets::{self, Chore};
+use crate::nodepool::tuning::What;
 use crate::nodepool::watched::Hidden;
 use crate::nodepool::{key, name};
 use apis::names::annotation;
@@ -19,6 +20,7 @@ impl Pools {
         if look.stopped || super::look::unmanaged(&look.hc) {
             return Ok(None);
         }
+        self.tune(look).await?;
         let live = self.workload(np, &look.namespace).map(|(_, w)| w);
         if live.as_ref().is_some_and(|w| w.deleting) {
             return Ok(None);
@@ -46,15 +48,20 @@ impl Pools {
             },
         };
         let size = machines::replicas(np, live.as_ref().map(|w| w.replicas));
+        let size = look.room.grant.map_or(size, |most| size.min(most));
+        let fleet = Fleet { size, most: look.room.most, has: &look.has };
         match machines::is_in_place(np) {
             true => {
-                let set = machines::set(&look.hc, np, size, &refs, &hash);
+                let set = machines::set(&look.hc, np, &fleet, &refs, &hash);
                 let at = kinds::MACHINE_SET.at(&look.namespace, name(np));
                 let first = machines::set_at_first(set.clone(), &hash);
                 self.operator.applier.create_once(&at, || self.operator.applier.desired(first)).await?;
                 self.apply(set).await?;
             }
-            false => self.apply(machines::deployment(&look.hc, np, size, &refs)).await?,
+            false => {
+                self.apply(machines::deployment(&look.hc, np, &fleet, &refs)).await?;
+                self.rolling.lock().insert(key(np), refs.clone());
+            }
         }
         self.pause_machines(np, &look.namespace, false).await?;
         self.check(look).await?;
@@ -64,6 +71,24 @@ impl Pools {
     async fn apply(&self, object: Value) -> Result<(), Failure> {
         let applier = &self.operator.applier;
         applier.apply(&applier.desired(object)?).await?;
+        Ok(())
+    }
+
+    /// What the node tuning operator is given. While users' tuning cannot be read, it keeps what it has.
+    async fn tune(&self, look: &Look) -> Result<(), Failure> {
+        let space = self.operator.views.spaces.get("", &look.namespace);
+        let Some(wanted) = look.tuning.as_ref().filter(|_| space.is_some_and(|s| s.deleting.is_none()))
+        else {
+            return Ok(());
+        };
+        for object in wanted {
+            self.apply(object.clone()).await?;
+        }
+        for old in self.tunings(&look.np, &look.namespace).iter().filter(|t| t.what == What::Asked) {
+            if !wanted.iter().any(|o| o["metadata"]["name"] == old.name.as_str()) {
+                self.operator.applier.delete(&kinds::CONFIG_MAP.at(&look.namespace, &old.name)).await?;
+            }
+        }
         Ok(())
     }
 

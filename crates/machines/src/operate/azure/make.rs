@@ -96,7 +96,10 @@ impl AzureMachines {
                 scope.place.vm.name(),
                 scope.place.vm
             ),
-            false => format!("Azure is making {}", scope.place.vm),
+            false => format!(
+                "Azure is making {}, which is done when it has booted with its Ignition config; if this lasts, its serial console tells why (az vm boot-diagnostics get-boot-log): does it reach the ignition endpoint (DNS, NSG), and is its token still good?",
+                scope.place.vm
+            ),
         };
         Came::Working { reason: "Creating", message, operation, again: pause(client, look, long) }
     }

@@ -18,7 +18,7 @@ mod remove;
 pub use offers::{Census, Offers};
 
 use super::Shared;
-use super::views::{Seen, cluster_of, name, namespace, typed};
+use super::views::{Seen, cluster_of, created, name, namespace, typed};
 use crate::kinds::{self, finalizer};
 use crate::vm::{Kind, Place, Trouble};
 use crate::words::{self, Word};
@@ -187,10 +187,15 @@ impl AzureMachines {
             Came::Troubled(t) if t.terminal => Outcome::Done,
             Came::Troubled(t) => Outcome::Waiting {
                 on: vec![Waiting::new(format!("an end to {}", t.kind.reason()), t.message.clone(), now)],
-                again: Some(t.again()),
+                again: Some(t.again(now.duration_since(asked(seen)))),
             },
         })
     }
+}
+
+/// Since when what is tried now was wanted.
+fn asked(seen: &Seen) -> jiff::Timestamp {
+    seen.metadata.deletion_timestamp.as_ref().map_or_else(|| created(seen), |t| t.0)
 }
 
 fn waiting(on: &str, why: &str, shared: &Shared, again: SignedDuration) -> Outcome {

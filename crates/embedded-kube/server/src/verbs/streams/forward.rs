@@ -40,7 +40,9 @@ impl Target {
         let found = self.runtime.port(&self.cluster, &self.namespace, &self.pod, port);
         let address =
             found.ok_or_else(|| failed(format!("nothing listens on port {port} in pod {}", self.pod)))?;
-        TcpStream::connect(address).await.map_err(|e| failed(e.to_string()))
+        let tcp = TcpStream::connect(address).await.map_err(|e| failed(e.to_string()))?;
+        let _ = tcp.set_nodelay(true);
+        Ok(tcp)
     }
 }
 

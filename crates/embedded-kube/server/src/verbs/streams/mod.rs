@@ -22,7 +22,7 @@ pub async fn run(call: &Call) -> Result<Reply, Status> {
     if sub == "proxy" {
         return proxy::run(call).await;
     }
-    let pod: Value = serde_json::from_slice(&call.live()?.bytes).map_err(Status::internal)?;
+    let pod: Value = serde_json::from_slice(&call.live()?.bytes()).map_err(Status::internal)?;
     match sub {
         "log" => logs::run(call, pod),
         "exec" | "attach" => channels::run(call, pod),
