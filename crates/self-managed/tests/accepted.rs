@@ -42,7 +42,9 @@ async fn everything_rendered_is_accepted() {
     }
     let known = Discovery::new(client.clone()).run().await.unwrap();
     for object in &objects.resources {
-        apply(&client, &known, object, false).await.unwrap();
+        // Nobody would answer these here, and what follows would wait for an answer.
+        let only_tried = object["kind"].as_str().is_some_and(|k| k.ends_with("WebhookConfiguration"));
+        apply(&client, &known, object, only_tried).await.unwrap();
     }
     for (name, line, infra) in samples::lines() {
         let objects = cluster(line).objects(&inputs(&infra)).unwrap();

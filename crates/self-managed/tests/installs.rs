@@ -15,7 +15,8 @@ pub fn full() -> (&'static str, Inputs) {
         --additional-trust-bundle b --registry-overrides quay.io=mirror.example.com --scale-from-zero-provider azure \
         --scale-from-zero-creds f --platform-monitoring All --metrics-set SRE --slos-alerts --enable-admin-rbac-generation \
         --additional-operator-env-vars A=1,B=2 \
-        --hcp-egress-block-cidrs 10.0.0.0/8 --tech-preview-no-upgrade --enable-size-tagging";
+        --hcp-egress-block-cidrs 10.0.0.0/8 --tech-preview-no-upgrade --enable-size-tagging \
+        --enable-defaulting-webhook --enable-validating-webhook";
     let files = Inputs {
         pull_secret: Some(b"{}".to_vec()),
         trust_bundle: Some("-----BEGIN CERTIFICATE-----\n".into()),
@@ -64,7 +65,6 @@ fn definitions_by_platform() {
 #[test]
 fn flags_that_do_not_fit_together() {
     for (line, first, second) in [
-        ("--enable-defaulting-webhook", "--enable-defaulting-webhook", "leave it out"),
         ("--hypershift-image a --image-refs b", "--hypershift-image", "--image-refs"),
         ("--limit-crd-install moon", "--limit-crd-install", "azure"),
         ("--cert-rotation-scale 48h", "--cert-rotation-scale", "24h"),

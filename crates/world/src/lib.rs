@@ -48,6 +48,7 @@ mod programs;
 pub mod releases;
 pub mod sample;
 mod verdicts;
+mod webhooks;
 
 pub use around::{Around, boot_images};
 pub use balancers::Balancers;
@@ -202,6 +203,7 @@ impl World {
             clock: options.clock.clone(),
             random: random.clone(),
             operators: options.operators,
+            newest: newest(&options.versions).and_then(|v| cloud.release(v)).map(str::to_owned),
         };
         let make =
             cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages: stages.clone() };
@@ -341,6 +343,12 @@ impl World {
         }
         self.scratch
     }
+}
+
+/// The newest of these versions.
+fn newest(versions: &[String]) -> Option<&str> {
+    let read = |v: &String| v.parse::<apis::version::Version>().ok();
+    versions.iter().max_by(|a, b| read(a).cmp(&read(b))).map(String::as_str)
 }
 
 fn place(options: &Options) -> Result<(PathBuf, Option<tempfile::TempDir>), Error> {

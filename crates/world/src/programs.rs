@@ -3,6 +3,7 @@
 
 use crate::dial;
 use crate::ignition::{IgnitionProxy, IgnitionServer};
+use crate::webhooks::Webhooks;
 use azure::oci::Images;
 use clock::{Random, SharedClock};
 use ek_node::{Program, ProgramContext, Programs};
@@ -21,6 +22,8 @@ pub(crate) struct Means {
     pub random: Random,
     /// Whether operators do their work here.
     pub operators: bool,
+    /// The newest release there is.
+    pub newest: Option<String>,
 }
 
 impl Means {
@@ -33,6 +36,7 @@ impl Means {
             false => Arc::new(Healthy),
         };
         programs.register_where(ours, crate::gate::serves(name), config);
+        programs.register_where(ours, crate::webhooks::asked, Arc::new(Webhooks(self.clone())));
         let ignition = Arc::new(IgnitionServer(self.clone()));
         programs.register_where(ours, crate::gate::serves("ignition-server"), ignition);
         programs.register_where(&image("haproxy-router"), crate::ignition::is_proxy, Arc::new(IgnitionProxy));

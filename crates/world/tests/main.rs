@@ -22,3 +22,4 @@ mod shared;
 mod tools;
 mod troubled;
 mod upgrades;
+mod webhooks;

@@ -9,6 +9,7 @@ mod ignition;
 mod machines;
 mod observe;
 mod sidecar;
+mod webhooks;
 
 use crate::cli::{KubeArgs, ServeWhat};
 use crate::living::{self, Living, Wanted};

@@ -29,12 +29,12 @@ pub(super) fn role_with_binding(namespace: &str, name: &str, rules: Value, subje
     ]
 }
 
-fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+pub(super) fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }
 
 const ALL: &[&str] = &["*"];
-const READ: &[&str] = &["get", "list", "watch"];
+pub(super) const READ: &[&str] = &["get", "list", "watch"];
 
 /// What the operator does, and what it passes on to the operators of control planes. A test of theirs holds everything
 /// that is given against this list.
@@ -55,7 +55,11 @@ impl Args {
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         ]);
         let subject = json!([{"kind": "ServiceAccount", "name": OPERATOR, "namespace": home}]);
-        let mut all = vec![account, cluster_role(ROLE, rules()), cluster_binding(ROLE, ROLE, OPERATOR, home)];
+        let mut rules = rules();
+        if let Some(list) = rules.as_array_mut().filter(|_| self.has_webhooks()) {
+            list.extend(super::webhooks::rules());
+        }
+        let mut all = vec![account, cluster_role(ROLE, rules), cluster_binding(ROLE, ROLE, OPERATOR, home)];
         all.extend(role_with_binding(home, ROLE, leases, subject));
         all.push(binding(
             "RoleBinding",

@@ -80,14 +80,14 @@ pub struct Args {
     #[arg(long, global = true)]
     pub tech_preview_no_upgrade: bool,
 
-    /// Refused: this operator serves no admission webhooks; the definitions fill in and check what can be
-    #[arg(long, global = true, hide = true)]
+    /// Fill in releases that HostedClusters and NodePools leave out, before they are stored
+    #[arg(long, global = true)]
     pub enable_defaulting_webhook: bool,
-    /// Refused, like --enable-defaulting-webhook
-    #[arg(long, global = true, hide = true)]
+    /// Refuse HostedClusters that the operator would not make, before they are stored
+    #[arg(long, global = true)]
     pub enable_validating_webhook: bool,
-    /// Convert between versions of the definitions
-    #[arg(long, global = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    /// Accepted for scripts; each definition has one version
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub enable_conversion_webhook: bool,
     /// Accepted for scripts; each definition has one version
     #[arg(long, global = true, hide = true)]

@@ -7,14 +7,6 @@ const PLATFORMS: [&str; 7] = ["aws", "azure", "ibmcloud", "kubevirt", "agent", "
 
 impl Args {
     pub fn check(&self) -> Result<(), Refused> {
-        let webhooks = [
-            ("--enable-defaulting-webhook", self.enable_defaulting_webhook),
-            ("--enable-validating-webhook", self.enable_validating_webhook),
-        ];
-        if let Some((flag, _)) = webhooks.iter().find(|(_, given)| *given) {
-            let fix = "no admission webhooks are served; leave it out, the definitions fill in and check what can be";
-            return Err(Refused::value(flag, "true", fix));
-        }
         if self.image_refs.is_some() && self.hypershift_image != super::args::DEFAULT_IMAGE {
             let fix = "name the image, or the file that does";
             return Err(Refused::together("--hypershift-image", "--image-refs", fix));

@@ -7,6 +7,7 @@ mod definitions;
 mod dns;
 mod monitoring;
 mod operator;
+mod webhooks;
 
 pub use args::{Args, MetricsSet, Monitoring, Outputs, PrivatePlatform, Scope};
 pub use definitions::only_if_absent;
@@ -63,6 +64,7 @@ impl Args {
         let mut all = priorities();
         all.push(self.home());
         all.extend(self.access());
+        all.extend(self.webhooks());
         all.extend(self.secrets(inputs));
         all.extend(self.bundles(inputs));
         all.extend(self.external_dns(inputs));

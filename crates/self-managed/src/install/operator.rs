@@ -2,7 +2,7 @@
 
 use super::access::OPERATOR;
 use super::args::{Args, PrivatePlatform};
-use super::{Inputs, Monitoring};
+use super::{Inputs, Monitoring, webhooks};
 use serde_json::{Value, json};
 
 pub(super) const AZURE_CREDENTIALS: &str = "hypershift-operator-azure-credentials";
@@ -49,6 +49,9 @@ impl Args {
         }
         if self.private_platform == PrivatePlatform::Azure && !self.is_aro() {
             args.push("--private-platform=Azure".to_owned());
+        }
+        if self.has_webhooks() {
+            args.push(format!("--webhook-address=:{}", webhooks::PORT));
         }
         if self.machines != "builtin" {
             args.push(format!("--machines={}", self.machines));
@@ -144,6 +147,16 @@ impl Args {
         let mounted: Vec<Value> =
             mounts.iter().map(|m| json!({"name": m.name, "mountPath": m.at, "readOnly": true})).collect();
         let probe = |path: &str, period: i32| json!({"httpGet": {"path": path, "port": 6060, "scheme": "HTTP"}, "periodSeconds": period, "timeoutSeconds": 5});
+        let mut ports = vec![
+            json!({"name": "metrics", "containerPort": 9000, "protocol": "TCP"}),
+            json!({"name": "health", "containerPort": 6060, "protocol": "TCP"}),
+        ];
+        let mut doors =
+            vec![json!({"name": "metrics", "port": 9393, "protocol": "TCP", "targetPort": "metrics"})];
+        if self.has_webhooks() {
+            ports.push(json!({"name": "manager", "containerPort": webhooks::PORT, "protocol": "TCP"}));
+            doors.push(json!({"name": "manager", "port": 443, "protocol": "TCP", "targetPort": "manager"}));
+        }
         let mut labels = json!({"app": OPERATOR, "name": OPERATOR, "hypershift.openshift.io/operator-component": OPERATOR});
         if self.azure_pls_managed_identity_client_id.is_some() {
             labels["azure.workload.identity/use"] = json!("true");
@@ -163,10 +176,7 @@ impl Args {
                 "command": ["/usr/bin/zaffre", "serve", "hypershift-operator"],
                 "args": self.command_line(),
                 "env": self.env(image),
-                "ports": [
-                    {"name": "metrics", "containerPort": 9000, "protocol": "TCP"},
-                    {"name": "health", "containerPort": 6060, "protocol": "TCP"},
-                ],
+                "ports": ports,
                 "livenessProbe": probe("/healthz", 60),
                 "readinessProbe": probe("/readyz", 10),
                 "resources": {"requests": {"cpu": "10m", "memory": "150Mi"}},
@@ -192,9 +202,7 @@ impl Args {
         let service = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": OPERATOR, "namespace": self.namespace, "labels": {"name": OPERATOR}},
-            "spec": {"selector": {"name": OPERATOR}, "ports": [
-                {"name": "metrics", "port": 9393, "protocol": "TCP", "targetPort": "metrics"},
-            ]},
+            "spec": {"selector": {"name": OPERATOR}, "ports": doors},
         });
         let gate = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "feature-gate", "namespace": self.namespace},
             "data": {"TechPreviewEnabled": self.tech_preview_no_upgrade.to_string()}});

@@ -149,6 +149,13 @@ pub struct HypershiftOperatorArgs {
     /// Client id of the workload identity that makes private links; that of the environment if not given
     #[arg(long, env = "AZURE_PLS_CLIENT_ID", value_name = "ID")]
     pub azure_pls_managed_identity_client_id: Option<String>,
+    /// Answer what the API server asks about HostedClusters and NodePools before it stores them, here; nobody is asked if
+    /// not given
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub webhook_address: Option<SocketAddr>,
+    /// Where the newest release is looked up for clusters that name none: a release controller, or oci://REPOSITORY
+    #[arg(long, value_name = "URL", env = "ZAFFRE_RELEASE_SOURCE", hide_env_values = true, default_value = self_managed::stream::SOURCE)]
+    pub release_source: String,
     #[command(flatten)]
     pub operator: Operator,
 }

@@ -8,7 +8,7 @@ mod inputs;
 mod install;
 mod kubeconfig;
 mod nodepool;
-mod releases;
+pub mod releases;
 mod ssh;
 mod status;
 mod upgrade;

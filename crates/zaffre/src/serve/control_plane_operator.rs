@@ -37,6 +37,7 @@ pub async fn run(args: ControlPlaneOperatorArgs) -> anyhow::Result<()> {
         metrics_address: args.metrics_address,
         metrics: &metrics,
         page: Box::new(String::new),
+        ready: Box::new(|| true),
     };
     // One of a Deployment's pods works; another of them may be ending, or starting.
     post.hold(|stop| {

@@ -210,6 +210,8 @@ pub struct Post<'a> {
     pub metrics: &'a Metrics,
     /// What else is served at `/metrics`.
     pub page: Box<dyn Fn() -> String + Send + Sync>,
+    /// What else there must be before it can be of use.
+    pub ready: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Post<'_> {
@@ -225,7 +227,7 @@ impl Post<'_> {
         let seen = Arc::new(Seen {
             metrics: self.metrics.clone(),
             page: self.page,
-            ready: Box::new(move || ready.load(Ordering::Relaxed)),
+            ready: Box::new(move || ready.load(Ordering::Relaxed) && (self.ready)()),
         });
         let at = observe::serve(self.metrics_address, seen.clone(), stop.clone()).await?;
         if self.args.health_address != self.metrics_address {

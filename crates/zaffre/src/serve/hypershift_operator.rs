@@ -1,6 +1,7 @@
 //! `zaffre serve hypershift-operator`: the HostedClusters of a management cluster.
 
 use super::ground::{self, Ground, Post, Registry};
+use super::webhooks;
 use crate::cli::operators::{self, HypershiftOperatorArgs};
 use crate::reach::{self, Otherwise};
 use anyhow::Context;
@@ -35,6 +36,7 @@ pub async fn run(args: HypershiftOperatorArgs) -> anyhow::Result<()> {
     let account = ground::azure_account_as(args.azure_pls_managed_identity_client_id.as_deref()).await?;
     let links = links(&args, account.as_ref())?;
     let around = Arc::new(Outside::look(&args, &client, &ground, account.map(|a| a.client)).await?);
+    let desk = webhooks::open(&args, &client, &metrics, around.management).await?;
     // Numbers come from what a leading process has read; one that stands by has none.
     let leading: Arc<OnceLock<Arc<operate::Operator>>> = Arc::default();
     let shown = leading.clone();
@@ -49,6 +51,7 @@ pub async fn run(args: HypershiftOperatorArgs) -> anyhow::Result<()> {
             let operator = shown.get();
             operator.map(|o| hypershift::metrics::text(o, clock::system().now())).unwrap_or_default()
         }),
+        ready: Box::new(move || desk.as_ref().is_none_or(|d| d.is_open())),
     };
     let shard = if args.enable_scoping { Shard::Scope(args.scope.clone()) } else { Shard::Everything };
     post.hold(|stop| {

@@ -36,6 +36,7 @@ pub async fn run(args: MachinesArgs) -> anyhow::Result<()> {
         metrics_address: args.metrics_address,
         metrics: &metrics,
         page: Box::new(String::new),
+        ready: Box::new(|| true),
     };
     post.hold(|stop| {
         let mut runtime = Runtime::new(clock::system(), &metrics);
