@@ -153,6 +153,18 @@ impl Kit {
             kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
         kube::Client::try_from(config).unwrap()
     }
+
+    /// What kubectl says in a guest, and whether it is content; nothing where there is no kubectl.
+    pub async fn kubectl(&self, name: &str, args: &[&str]) -> Option<(bool, String)> {
+        let kubectl = testkit::tools::kubectl()?;
+        let file = self.world.dir().join(format!("{name}.kubeconfig"));
+        std::fs::write(&file, self.kubeconfig(name).await).unwrap();
+        let mut command = std::process::Command::new(kubectl);
+        command.arg("--kubeconfig").arg(&file).args(args);
+        let out = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+        Some((out.status.success(), text))
+    }
 }
 
 /// A client whose requests somebody meets on their way. Whoever meets them sends them on, or does not.

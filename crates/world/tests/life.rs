@@ -9,16 +9,73 @@ use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject};
+use reconcile::Kind;
 use serde_json::{Value, json};
 use std::path::Path;
 use world::Flavour;
 use world::sample::NAMESPACE;
 
-const ACCOUNT: (&str, &str) = ("openshift-ingress-operator", "ingress-operator");
+/// An account of the guest that is somebody in Azure, and what its role lets it do there.
+struct Account {
+    namespace: &'static str,
+    name: &'static str,
+    client_id: String,
+    call: Call,
+}
+
+impl Account {
+    fn of(kit: &Kit, flavour: Flavour) -> Account {
+        let group = |name: &str| format!("/subscriptions/{}/resourceGroups/{name}", kit.landing.subscription);
+        let (namespace, name, client_id, call) = match flavour {
+            // Writes records.
+            Flavour::Workload => {
+                let zone = format!(
+                    "{}/providers/Microsoft.Network/dnsZones/{}",
+                    group("zaffre-dns"),
+                    world::landing::DOMAIN
+                );
+                let mut call =
+                    Call::new(http::Method::PUT, format!("{zone}/A/apps.demo?api-version=2018-05-01"));
+                call.body =
+                    Some(json!({"properties": {"TTL": 30, "ARecords": [{"ipv4Address": "1.2.3.4"}]}}));
+                let id = &kit.landing.authentication["workloadIdentities"]["ingress"]["clientID"];
+                ("openshift-ingress-operator", "ingress-operator", id, call)
+            }
+            // Looks at disks, on nodes: the control plane has certificates instead.
+            Flavour::Managed => {
+                let disks =
+                    format!("{}/providers/Microsoft.Compute/disks", group(kit.landing.layout.main.name()));
+                let call = Call::new(http::Method::GET, format!("{disks}?api-version=2023-10-02"));
+                let id = &kit.landing.authentication["managedIdentities"]["dataPlane"]["diskMSIClientID"];
+                ("openshift-cluster-csi-drivers", "azure-disk-csi-driver-node-sa", id, call)
+            }
+        };
+        Account { namespace, name, client_id: id_text(client_id), call }
+    }
+
+    /// It is there, whoever made it.
+    async fn exists(&self, admin: &kube::Client) {
+        let space = json!({"metadata": {"name": self.namespace}});
+        let account = json!({"metadata": {"name": self.name, "namespace": self.namespace}});
+        let spaces = Kind::new("", "v1", "Namespace", "namespaces").cluster_wide().api(admin, "");
+        let accounts = Kind::new("", "v1", "ServiceAccount", "serviceaccounts").api(admin, self.namespace);
+        for (api, object) in [(spaces, space), (accounts, account)] {
+            match api.create(&Default::default(), &serde_json::from_value(object).unwrap()).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(s)) if s.code == 409 => {}
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+}
+
+fn id_text(v: &Value) -> String {
+    v.as_str().expect("an identity").to_owned()
+}
 
 /// A token of the guest, as its TokenRequest API gives it.
-async fn token(admin: &kube::Client, audience: &str) -> String {
-    let (namespace, name) = ACCOUNT;
+async fn token(admin: &kube::Client, account: &Account, audience: &str) -> String {
+    let Account { namespace, name, .. } = account;
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [audience]}});
     let uri = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
     let request = http::Request::post(uri).header("content-type", "application/json");
@@ -39,41 +96,29 @@ fn pod(kit: &Kit, client_id: &str, file: &Path) -> Client {
 
 /// Tokens of the guest's accounts verify against the published keys, and Entra ID takes them for Azure's, if they were
 /// made for it.
-async fn tokens(kit: &Kit, admin: &kube::Client) {
+async fn tokens(kit: &Kit, admin: &kube::Client, account: &Account) {
+    account.exists(admin).await;
     let url = format!("{}/openid/v1/jwks", kit.landing.issuer);
     let request = http::Request::get(url).body(bytes::Bytes::new()).unwrap();
     let answer = kit.world.cloud().azure().http.send(request).await.unwrap();
     let keys: JwkSet = serde_json::from_value(answer.json().unwrap()).unwrap();
-    let good = token(admin, "openshift").await;
+    let good = token(admin, account, "openshift").await;
     let kid = decode_header(&good).unwrap().kid.unwrap();
     let key = DecodingKey::from_jwk(keys.find(&kid).expect("the key is published")).unwrap();
     let mut rules = Validation::new(Algorithm::RS256);
     rules.set_audience(&["openshift"]);
     rules.set_issuer(&[&kit.landing.issuer]);
     let claims = decode::<Value>(&good, &key, &rules).unwrap().claims;
-    assert_eq!(claims["sub"], format!("system:serviceaccount:{}:{}", ACCOUNT.0, ACCOUNT.1));
+    assert_eq!(claims["sub"], format!("system:serviceaccount:{}:{}", account.namespace, account.name));
 
-    let ingress = &kit.landing.authentication["workloadIdentities"]["ingress"]["clientID"];
-    let ingress = ingress.as_str().unwrap();
     let dir = kit.world.dir().join("tokens");
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("good");
     std::fs::write(&file, &good).unwrap();
-    // What its role lets it do: write records.
-    let record = format!(
-        "/subscriptions/{}/resourceGroups/zaffre-dns/providers/Microsoft.Network/dnsZones/{}/A/apps.demo?api-version=2018-05-01",
-        kit.landing.subscription,
-        world::landing::DOMAIN
-    );
-    let call = || {
-        let mut call = Call::new(http::Method::PUT, record.clone());
-        call.body = Some(json!({"properties": {"TTL": 30, "ARecords": [{"ipv4Address": "1.2.3.4"}]}}));
-        call
-    };
-    pod(kit, ingress, &file).send(call()).await.unwrap();
+    pod(kit, &account.client_id, &file).send(account.call.clone()).await.unwrap();
     let file = dir.join("other");
-    std::fs::write(&file, token(admin, "https://kubernetes.default.svc").await).unwrap();
-    let refused = pod(kit, ingress, &file).send(call()).await.unwrap_err();
+    std::fs::write(&file, token(admin, account, "https://kubernetes.default.svc").await).unwrap();
+    let refused = pod(kit, &account.client_id, &file).send(account.call.clone()).await.unwrap_err();
     assert!(matches!(refused, azure::Error::Token { .. }), "{refused:?}");
 }
 
@@ -88,41 +133,37 @@ async fn upgrade(kit: &Kit, name: &str, version: &str) {
     kit.until(name, &format!("control plane at {version}"), done).await;
 }
 
-fn kubectl(config: &str, dir: &Path, args: &[&str]) -> Option<(bool, String)> {
-    let kubectl = testkit::tools::kubectl()?;
-    let file = dir.join("kubeconfig");
-    std::fs::write(&file, config).unwrap();
-    let out = std::process::Command::new(kubectl).arg("--kubeconfig").arg(&file).args(args).output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    Some((out.status.success(), text))
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_the_first_token_through_two_upgrades_to_the_end() {
+    whole(Flavour::Workload).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn from_the_first_token_through_two_upgrades_to_the_end() {
-    let kit = Kit::start(Flavour::Workload).await;
+async fn the_same_with_managed_identities() {
+    whole(Flavour::Managed).await;
+}
+
+async fn whole(flavour: Flavour) {
+    let kit = Kit::start(flavour).await;
     let demo = kit.sample("demo");
     demo.create(&kit.world).await.unwrap();
     kit.available("demo").await;
     let admin = kit.admin("demo").await;
-    tokens(&kit, &admin).await;
+    tokens(&kit, &admin, &Account::of(&kit, flavour)).await;
 
-    let config = kit.kubeconfig("demo").await;
+    let shop = serde_json::from_value(json!({"metadata": {"name": "shop"}})).unwrap();
+    Api::<Namespace>::all(admin).create(&Default::default(), &shop).await.unwrap();
     for (args, expected) in [
-        (&["create", "namespace", "shop"][..], "namespace/shop created"),
+        (&["create", "namespace", "yard"][..], "namespace/yard created"),
         (&["-n", "shop", "create", "deployment", "web", "--image=x"], "deployment.apps/web created"),
         (&["auth", "can-i", "create", "pods"], "yes"),
         (&["auth", "can-i", "list", "secrets", "--as=system:serviceaccount:shop:default"], "no"),
         (&["-n", "shop", "create", "token", "default"], "eyJ"),
         (&["get", "clusterversion", "version", "-o=jsonpath={.status.desired.version}"], "4.19.3"),
     ] {
-        let dir = kit.world.dir().to_owned();
-        let config = config.clone();
-        let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-        let run = tokio::task::spawn_blocking(move || {
-            kubectl(&config, &dir, &args.iter().map(String::as_str).collect::<Vec<_>>())
-        });
-        if let Some((_, text)) = run.await.unwrap() {
-            assert!(text.contains(expected), "{text}");
+        if let Some((worked, text)) = kit.kubectl("demo", args).await {
+            // `can-i` says no by its code, too.
+            assert!(text.contains(expected) && worked == (expected != "no"), "{args:?}: {text}");
         }
     }
 
@@ -130,7 +171,7 @@ async fn from_the_first_token_through_two_upgrades_to_the_end() {
     upgrade(&kit, "demo", "4.20.1").await;
     // What was written before is there, and the API answers at the same place.
     let spaces: Api<Namespace> = Api::all(kit.admin("demo").await);
-    spaces.list(&Default::default()).await.unwrap();
+    spaces.get("shop").await.expect("what was written before the upgrades");
 
     let clusters = kit.api(&kinds::CLUSTER, NAMESPACE);
     clusters.delete("demo", &DeleteParams::default()).await.unwrap();

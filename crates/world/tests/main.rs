@@ -17,6 +17,7 @@ mod pools;
 mod private;
 mod refused;
 mod remains;
+mod road;
 mod room;
 mod shared;
 mod tools;

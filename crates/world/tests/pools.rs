@@ -1,19 +1,15 @@
-//! From a NodePool to virtual machines in Azure that are nodes of a guest, and back to nothing.
+//! A cluster with node pools, and what there is of them in Azure.
 
-use crate::kit::{DEADLINE, Kit, condition, is_true};
-use crate::remains::Remains;
-use azure::ops::VirtualMachines;
+use crate::kit::{DEADLINE, Kit};
 use hypershift::kinds;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use reconcile::Kind;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use world::Flavour;
 use world::sample::{NAMESPACE, Sample};
 
-const NODE: Kind = Kind::new("", "v1", "Node", "nodes").cluster_wide();
 /// The landing is made for a cluster of this name: its load balancer is named so.
-const CLUSTER: &str = "land";
+pub const CLUSTER: &str = "land";
 const PLANE: &str = "clusters-land";
 
 impl Kit {
@@ -99,7 +95,7 @@ impl Kit {
             .collect()
     }
 
-    async fn machine_names(&self) -> BTreeSet<String> {
+    pub async fn machine_names(&self) -> BTreeSet<String> {
         let all = self.api(&kinds::MACHINE, PLANE).list(&ListParams::default()).await.unwrap().items;
         all.into_iter()
             .filter(|m| m.metadata.deletion_timestamp.is_none())
@@ -108,11 +104,8 @@ impl Kit {
     }
 }
 
-fn provisioned(status: &Value) -> bool {
-    !condition(status, "AllMachinesReady").is_null()
-}
-
-fn node_versions(status: &Value) -> Vec<(String, i64, i64)> {
+/// Nodes of a pool: their version, how many are ready and how many are not.
+pub fn node_versions(status: &Value) -> Vec<(String, i64, i64)> {
     let list = status["nodesInfo"]["nodeVersions"].as_array().cloned().unwrap_or_default();
     let number = |v: &Value| v.as_i64().unwrap_or(0);
     list.iter()
@@ -124,92 +117,4 @@ fn node_versions(status: &Value) -> Vec<(String, i64, i64)> {
             )
         })
         .collect()
-}
-
-/// Machines become nodes; a broken one is replaced; another version replaces all, one more at a time than there are.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn machines_become_nodes_are_repaired_and_replaced() {
-    let kit = Kit::start(Flavour::Workload).await;
-    kit.with_cluster("4.20.1").await;
-    let mut pool = kit.pool("np", "4.19.4", 2);
-    pool["spec"]["platform"]["azure"]["image"] = json!({"type": "AzureMarketplace", "azureMarketplace": {
-        "publisher": "azureopenshift", "offer": "aro4", "sku": "419-v2", "version": "419.6.20250523"}});
-    pool["metadata"]["annotations"] = json!({"hypershift.openshift.io/machine-health-check-timeout": "1s",
-        "hypershift.openshift.io/machine-health-check-max-unhealthy": "2"});
-    kit.put(&kinds::POOL, pool).await;
-    let status = kit.until_pool("np", "Ready", |s| is_true(s, "Ready") && s["version"] == "4.19.4").await;
-    assert_eq!(status["replicas"], 2);
-    for kind in [
-        "AllMachinesReady",
-        "AllNodesHealthy",
-        "ValidGeneratedPayload",
-        "ReachedIgnitionEndpoint",
-        "AutorepairEnabled",
-    ] {
-        kit.until_pool("np", kind, |s| is_true(s, kind)).await;
-    }
-    kit.until_pool("np", "two nodes", |s| node_versions(s) == [("4.19.4".to_owned(), 2, 0)]).await;
-    let guest = kit.admin(CLUSTER).await;
-    let nodes = NODE.api(&guest, "").list(&ListParams::default()).await.unwrap().items;
-    assert_eq!(nodes.len(), 2);
-    assert!(nodes.iter().all(|n| is_true(&n.data["status"], "Ready")), "{nodes:?}");
-
-    // A machine is lost in Azure, behind everybody's back.
-    let lost = kit.machines().into_iter().next().unwrap();
-    let id = kit.landing.layout.main.provider("Microsoft.Compute", "virtualMachines", &lost).unwrap();
-    kit.world.cloud().client.arm::<VirtualMachines>().delete(&id).await.unwrap();
-    kit.until_pool("np", "another machine", |s| {
-        let now = kit.machines();
-        is_true(s, "AllNodesHealthy") && now.len() == 2 && !now.contains(&lost)
-    })
-    .await;
-
-    // Another version: new machines before old ones go.
-    let before = kit.machines();
-    let image = kit.world.cloud().release("4.20.1").unwrap();
-    kit.change_pool("np", json!({"spec": {"release": {"image": image}}})).await;
-    kit.until_pool("np", "a roll", |s| is_true(s, "UpdatingVersion")).await;
-    let status =
-        kit.until_pool("np", "its end", |s| s["version"] == "4.20.1" && !is_true(s, "UpdatingVersion")).await;
-    assert!(is_true(&status, "Ready"), "{status}");
-    assert!(kit.machines().is_disjoint(&before));
-    kit.until_pool("np", "new nodes", |s| node_versions(s) == [("4.20.1".to_owned(), 2, 0)]).await;
-    kit.world.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_becomes_machines_in_azure_and_leaves_nothing() {
-    let kit = Kit::start(Flavour::Managed).await;
-    let before = Remains::of(&kit).await;
-    kit.with_cluster("4.20.1").await;
-    kit.put(&kinds::POOL, kit.pool("np", "4.20.1", 2)).await;
-    kit.until_pool("np", "two machines", |s| provisioned(s) && kit.machines().len() == 2).await;
-    let names = kit.machine_names().await;
-    assert_eq!(names, kit.machines(), "machines are named as Machines are");
-    // What was asked for arrived, and the pod's own identity asked for it.
-    let world = kit.world.cloud().sim.world().clone();
-    let made: Vec<_> = world
-        .journal()
-        .into_iter()
-        .filter(|e| e.method == "PUT" && e.path.contains("/virtualMachines/"))
-        .collect();
-    assert!(made.len() >= 2, "{made:?}");
-    let admin =
-        world.journal().into_iter().find(|e| e.method == "PUT" && e.path.contains("/registries/")).unwrap();
-    assert!(
-        made.iter().all(|e| e.principal != admin.principal),
-        "machines are made by node pool management: {made:?}"
-    );
-
-    kit.change_pool("np", json!({"spec": {"replicas": 3}})).await;
-    kit.until_pool("np", "three machines", |_| kit.machines().len() == 3).await;
-    kit.change_pool("np", json!({"spec": {"replicas": 1}})).await;
-    kit.until_pool("np", "one machine", |_| kit.machines().len() == 1).await;
-    kit.api(&kinds::POOL, NAMESPACE).delete("np", &Default::default()).await.unwrap();
-    kit.pool_gone("np").await;
-    assert!(kit.machines().is_empty());
-    kit.delete(CLUSTER).await;
-    kit.gone(CLUSTER).await;
-    Remains::of(&kit).await.assert_clean_since(&before, &[CLUSTER]);
-    kit.world.stop().await;
 }

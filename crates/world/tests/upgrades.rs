@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams};
 use reconcile::Kind;
 use serde_json::json;
-use world::Flavour;
 use world::sample::Sample;
+use world::{Flavour, Options};
 
 const OPERATOR: Kind = Kind::new("config.openshift.io", "v1", "ClusterOperator", "clusteroperators");
 
@@ -34,7 +34,8 @@ async fn unharmed(kit: &Kit, up: &Sample, image: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_cannot_be_is_refused_and_a_blocked_one_can_be_insisted_on() {
-    let kit = Kit::start(Flavour::Workload).await;
+    let versions = ["4.19.4", "4.20.1", "4.21.0", "4.21.1"].map(str::to_owned).into();
+    let kit = Kit::start_with(Flavour::Workload, Options { versions, ..Options::default() }).await;
     let before = Remains::of(&kit).await;
     let up = Sample::new(&kit.world, &kit.landing, "up", "4.20.1").unwrap();
     up.create(&kit.world).await.unwrap();
@@ -99,9 +100,20 @@ async fn a_release_that_cannot_be_is_refused_and_a_blocked_one_can_be_insisted_o
         newest["version"] == "4.21.0" && newest["state"] == "Partial" && is_true(s, "Progressing")
     })
     .await;
-    // New programs come up with the new release.
+    // New programs come up with the new release, until all are there, and what was written is.
     kit.until_object(&crate::kit::STATEFUL_SET, &up, "etcd", |o| {
         o.data["status"]["updatedReplicas"] == 1 && o.data.to_string().contains("/ocp/etcd@")
+    })
+    .await;
+    kit.until("up", "4.21.0 to be complete", |s| {
+        done(s) && s["controlPlaneVersion"]["history"][0]["version"] == "4.21.0"
+    })
+    .await;
+    unharmed(&kit, &up, next).await;
+    // Another one begins, and the end comes in the middle of it.
+    want(cloud.release("4.21.1").unwrap()).await;
+    kit.until("up", "another upgrade to begin", |s| {
+        s["controlPlaneVersion"]["history"][0]["state"] == "Partial"
     })
     .await;
 
