@@ -6,6 +6,7 @@
 
 mod aside;
 mod fetch;
+mod holders;
 mod ingress;
 mod memo;
 mod releases;
