@@ -25,7 +25,7 @@ pub use watches::{MANAGER, Setup, start, start_with};
 use crate::around::{NoRelease, Payload, Surroundings};
 use crate::inputs::{self, Found, Input, Purpose};
 use crate::plan::{self, Objects, Plan, project};
-use crate::preflight::{Asked, Verdict, Verdicts};
+use crate::preflight::{Asked, Issuer, Verdict, Verdicts};
 use crate::status::{self, Seen};
 use crate::validate::release::Gate;
 use crate::validate::{Problem, configuration};
@@ -263,10 +263,11 @@ impl Operator {
 
     /// Azure is asked only about what could be right otherwise.
     async fn look_at_azure(&self, look: &mut Look, now: jiff::Timestamp) {
-        let (Some(azure), Some(asked)) = (self.around.preflight(), Asked::of(&look.hc)) else { return };
+        let (Some(azure), Some(mut asked)) = (self.around.preflight(), Asked::of(&look.hc)) else { return };
         if look.plane.is_none() && !look.problems.is_empty() {
             return;
         }
+        asked.issuer = Issuer::of(&look.hc, &look.inputs, &look.found);
         let key = naming::key(&look.hc);
         let (verdict, again) = self.verdicts.get(&key, asked, &*azure, now).await;
         look.again = sooner(look.again, Some(again));

@@ -338,7 +338,7 @@ impl Operator {
                     continue;
                 }
                 Err(e) => {
-                    failed.get_or_insert(e.into());
+                    failed.get_or_insert_with(|| e.into());
                     continue;
                 }
             };
