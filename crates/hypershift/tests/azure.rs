@@ -241,6 +241,19 @@ async fn what_is_made_for_a_cluster_is_good_and_what_is_broken_is_named() {
         "{text}"
     );
 
+    // A role at the subnet alone reaches it.
+    let ingress = asked.identities["ingress"].clone();
+    let who = client.graph().service_principal_of(&ingress).await.unwrap().unwrap().id;
+    let subnet = ResourceId::parse(&other.subnet).unwrap();
+    let role = format!(
+        "{subscription}/providers/Microsoft.Authorization/roleDefinitions/0336e1d3-7a87-462b-b6db-342b63f7802c"
+    );
+    let grants = client.arm::<RoleAssignments>();
+    let grant = grants.id(&subnet, "1b3c4c1e-5f5b-4a43-9f6e-0a7c9d1c2b3d").unwrap();
+    let body = json!({"properties": {"principalId": who, "roleDefinitionId": role, "principalType": "ServicePrincipal"}});
+    grants.put(&grant, &serde_json::from_value(body).unwrap()).await.unwrap();
+    assert!(!said(&other).await.contains("the identity ingress"));
+
     // A foreign security group exists, and the subnet has another.
     let foreign = group.provider("Microsoft.Network", "networkSecurityGroups", "theirs").unwrap();
     let body = serde_json::from_value(json!({"location": "westus2", "properties": {}})).unwrap();

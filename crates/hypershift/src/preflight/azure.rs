@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 enum Place {
     Group,
     Network,
+    /// Roles at the network reach it too.
+    Subnet,
     SecurityGroup,
     /// The zone of public names, where one is named.
     Zone,
@@ -39,23 +41,23 @@ const NEEDED: &[(&str, &str, Place, &str)] = &[
     (
         "cloud-provider",
         "cloudProvider",
-        Place::Network,
+        Place::Subnet,
         "Microsoft.Network/virtualNetworks/subnets/join/action",
     ),
     ("ingress", "ingress", Place::Group, "Microsoft.Network/privateDnsZones/A/write"),
-    ("ingress", "ingress", Place::Network, "Microsoft.Network/virtualNetworks/subnets/join/action"),
+    ("ingress", "ingress", Place::Subnet, "Microsoft.Network/virtualNetworks/subnets/join/action"),
     ("ingress", "ingress", Place::Zone, "Microsoft.Network/dnsZones/A/write"),
     ("cpo", "controlPlaneOperator", Place::Group, "Microsoft.Resources/subscriptions/resourceGroups/read"),
     ("cpo", "controlPlaneOperator", Place::Network, "Microsoft.Network/virtualNetworks/read"),
     ("cpo", "controlPlaneOperator", Place::SecurityGroup, "Microsoft.Network/networkSecurityGroups/read"),
     ("azure-disk", "disk", Place::Group, "Microsoft.Compute/disks/write"),
     ("azure-file", "file", Place::Group, "Microsoft.Storage/storageAccounts/write"),
-    ("azure-file", "file", Place::Network, "Microsoft.Network/virtualNetworks/subnets/join/action"),
+    ("azure-file", "file", Place::Subnet, "Microsoft.Network/virtualNetworks/subnets/join/action"),
     ("cncc", "network", Place::Group, "Microsoft.Network/networkInterfaces/write"),
-    ("cncc", "network", Place::Network, "Microsoft.Network/virtualNetworks/subnets/join/action"),
+    ("cncc", "network", Place::Subnet, "Microsoft.Network/virtualNetworks/subnets/join/action"),
     ("ciro", "imageRegistry", Place::Group, "Microsoft.Storage/storageAccounts/write"),
     ("capz", "nodePoolManagement", Place::Group, "Microsoft.Compute/virtualMachines/write"),
-    ("capz", "nodePoolManagement", Place::Network, "Microsoft.Network/virtualNetworks/subnets/join/action"),
+    ("capz", "nodePoolManagement", Place::Subnet, "Microsoft.Network/virtualNetworks/subnets/join/action"),
 ];
 
 /// Identities that nodes of the managed flavour use: they exist, or nothing of them works.
@@ -113,6 +115,7 @@ type Roles = Mutex<BTreeMap<String, Vec<Permission>>>;
 struct Scopes {
     group: ResourceId,
     vnet: ResourceId,
+    subnet: ResourceId,
     nsg: ResourceId,
     zone: Option<ResourceId>,
 }
@@ -122,6 +125,7 @@ impl Scopes {
         Ok(Scopes {
             group: ResourceId::group_scope(&asked.subscription, &asked.resource_group)?,
             vnet: ResourceId::parse(&asked.vnet)?,
+            subnet: ResourceId::parse(&asked.subnet)?,
             nsg: ResourceId::parse(&asked.security_group)?,
             // Others have a mere name there; whose zone that is cannot be told.
             zone: asked.zone.as_deref().and_then(|z| ResourceId::parse(z).ok()),
@@ -132,6 +136,7 @@ impl Scopes {
         match place {
             Place::Group => Some(&self.group),
             Place::Network => Some(&self.vnet),
+            Place::Subnet => Some(&self.subnet),
             Place::SecurityGroup => Some(&self.nsg),
             Place::Zone => self.zone.as_ref(),
         }

@@ -32,7 +32,7 @@ pub struct Asked {
     pub vnet: String,
     pub subnet: String,
     pub security_group: String,
-    /// The zone of the cluster's public names, if the spec names one.
+    /// The zone of the cluster's public names, if the spec names one. Where identities are managed, so are names.
     pub zone: Option<String>,
     /// Client ids by component, as `create infra azure` names them.
     pub identities: BTreeMap<&'static str, String>,
@@ -142,7 +142,12 @@ impl Asked {
             vnet: azure.vnet_id.clone(),
             subnet: azure.subnet_id.clone(),
             security_group: azure.security_group_id.clone(),
-            zone: hc.spec.dns.as_ref().and_then(|d| d.public_zone_id.clone()),
+            zone: hc
+                .spec
+                .dns
+                .as_ref()
+                .filter(|_| !config.is_managed())
+                .and_then(|d| d.public_zone_id.clone()),
             identities,
             kms: Key::of(hc),
             issuer: None,
