@@ -12,6 +12,7 @@ mod pools;
 mod pools_golden;
 mod pools_killed;
 mod pools_room;
+mod pools_told;
 mod pools_tuned;
 mod remove;
 mod rights;
