@@ -7,6 +7,7 @@ mod begin;
 mod explained;
 mod hashes;
 mod invalid;
+mod measured;
 mod objects;
 mod pools;
 mod pools_golden;

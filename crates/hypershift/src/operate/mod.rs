@@ -447,6 +447,7 @@ impl Operator {
         self.applier.status(&at, &look.seen, |o| status::status(o, &report, now)).await?;
         let status = status::status(&look.seen, &report, now);
         self.milestones(look, &status, now);
+        self.migration(look, &status);
         Ok(status)
     }
 
@@ -463,6 +464,22 @@ impl Operator {
         for kind in reached.into_iter().filter(|k| counted.insert(k)) {
             let seconds = now.duration_since(made.0).as_secs_f64().max(0.0);
             self.metrics.observe(&crate::metrics::TRANSITIONS, &[kind], seconds);
+        }
+    }
+
+    /// Counts that data could not be moved to another key, each time that it comes to that.
+    fn migration(&self, look: &Look, status: &Value) {
+        use crate::metrics::{MIGRATION_FAILURES, migration_failed};
+        let (key, mut counted) = (naming::key(&look.hc), self.counted.lock());
+        if !migration_failed(status) {
+            counted.get_mut(&key).map(|c| c.remove(reason::RE_ENCRYPTION_FAILED));
+            return;
+        }
+        let new = counted.entry(key).or_default().insert(reason::RE_ENCRYPTION_FAILED);
+        if new && !migration_failed(&look.seen.data["status"]) {
+            let id = look.hc.spec.cluster_id.as_deref().unwrap_or_default();
+            let whose = [naming::home(&look.hc), naming::name(&look.hc), id];
+            self.metrics.count(&MIGRATION_FAILURES, &whose);
         }
     }
 
