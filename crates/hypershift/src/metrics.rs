@@ -6,12 +6,12 @@
 mod further;
 mod pools;
 
-pub use further::{TRANSITIONS, reached};
+pub use further::{MIGRATION_FAILURES, TRANSITIONS, migration_failed, reached};
 pub use pools::TRANSITIONS as POOL_TRANSITIONS;
 
 use crate::naming;
 use crate::operate::{Operator, Views};
-use apis::conditions::hosted_cluster as c;
+use apis::conditions::{hosted_cluster as c, reason};
 use apis::hypershift::HostedCluster;
 use apis::names::annotation;
 use jiff::Timestamp;
@@ -170,7 +170,9 @@ fn one(page: &mut Page, views: &Views, o: &DynamicObject, hc: &HostedCluster, no
         let help = "Seconds since a deletion began that is not over.";
         page.add("hypershift_cluster_deleting_duration_seconds", help, l(), seconds(since, now));
         if views.planes.get(&naming::namespace(hc), naming::name(hc)).is_some()
-            && !all.is_true(c::CLOUD_RESOURCES_DESTROYED)
+            && all.get(c::CLOUD_RESOURCES_DESTROYED).is_none_or(|d| {
+                d.status != Status::True && d.reason != reason::CLOUD_RESOURCES_CLEANUP_SKIPPED
+            })
         {
             let help = "Seconds since the guest was asked to remove what it made in the cloud.";
             page.add(

@@ -5,7 +5,7 @@ use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::KeyPair as _;
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -59,6 +59,11 @@ pub fn public_of(private: &[u8]) -> Result<String, Error> {
     Ok(public)
 }
 
+/// What tokens call the key by: as API servers make it, of the public half in PEM.
+pub fn kid(public: &str) -> Option<String> {
+    Some(URL_SAFE_NO_PAD.encode(digest(&SHA256, &block(public, "PUBLIC KEY")?)))
+}
+
 fn read(private: &[u8]) -> Result<String, Error> {
     let text = std::str::from_utf8(private).map_err(|_| Error::Pem)?;
     let pair = if let Some(der) = block(text, "RSA PRIVATE KEY") {
@@ -88,6 +93,8 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(public_of(private.as_bytes()).unwrap(), public);
         }
+        assert_eq!(kid(&public).unwrap().len(), 43);
+        assert_eq!(kid(&private), None);
         assert!(matches!(public_of(b"ssh-rsa AAAA"), Err(Error::Pem)));
         let broken = private.replacen('M', "N", 3);
         assert!(public_of(broken.as_bytes()).is_err());

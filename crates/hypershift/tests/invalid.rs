@@ -194,7 +194,115 @@ const TABLE: &[Bad] = &[
         },
         &["needs release 4.22"],
     ),
+    Bad {
+        what: "a pull secret that is none",
+        change: |o| o["spec"]["pullSecret"]["name"] = json!("no-docker"),
+        condition: "ValidReleaseImage",
+        reason: "SecretNotFound",
+        says: &["Secret clusters/no-docker cannot be used", "it must be JSON with \"auths\""],
+    },
+    Bad {
+        what: "an etcd of others without its certificate",
+        change: |o| {
+            o["spec"]["etcd"] = json!({"managementType": "Unmanaged", "unmanaged": {
+                "endpoint": "https://etcd.example.com:2379", "tls": {"clientSecret": {"name": "absent"}}}})
+        },
+        condition: "UnmanagedEtcdAvailable",
+        reason: "UnmanagedEtcdMisconfigured",
+        says: &[
+            "spec.etcd.unmanaged.tls.clientSecret names Secret clusters/absent",
+            "--from-file=etcd-client.crt=<file> --from-file=etcd-client.key=<file> --from-file=etcd-client-ca.crt=<file>",
+        ],
+    },
+    bad(
+        "a name that is too long for a namespace",
+        |o| o["metadata"]["name"] = json!("a-name-of-sixty-characters-that-cannot-be-part-of-a-namespace"),
+        &["longer than the 63 characters a namespace may have: use a shorter name"],
+    ),
+    bad(
+        "Swift with workload identities",
+        |o| {
+            o["spec"]["platform"]["azure"]["topology"] = json!("Private");
+            o["spec"]["platform"]["azure"]["private"] =
+                json!({"type": "Swift", "swift": {"podNetworkInstance": "demo"}});
+        },
+        &["private.type is Swift, which only clusters with ManagedIdentities have: use PrivateLink"],
+    ),
+    bad(
+        "a provider of identities without its type",
+        |o| {
+            o["spec"]["configuration"] = json!({"authentication": {"oidcProviders": [
+                {"name": "a", "issuer": {"issuerURL": "https://a.example", "audiences": ["x"]}}]}})
+        },
+        &["oidcProviders is set and type is not OIDC: set type to OIDC"],
+    ),
+    bad(
+        "a provider of identities without TLS",
+        |o| {
+            o["spec"]["configuration"] = json!({"authentication": {"type": "OIDC", "oidcProviders": [
+                {"name": "a", "issuer": {"issuerURL": "http://a.example", "audiences": ["x"]}}]}})
+        },
+        &["oidcProviders[0].issuer.issuerURL \"http://a.example\" must be an https:// URL"],
+    ),
+    bad(
+        "a provider of identities for nobody",
+        |o| {
+            o["spec"]["configuration"] = json!({"authentication": {"type": "OIDC", "oidcProviders": [
+                {"name": "a", "issuer": {"issuerURL": "https://a.example", "audiences": []}}]}})
+        },
+        &["oidcProviders[0].issuer.audiences is empty: name the audience"],
+    ),
+    bad(
+        "a network of former times",
+        |o| o["spec"]["networking"]["networkType"] = json!("OpenShiftSDN"),
+        &["spec.networking.networkType is OpenShiftSDN", "use OVNKubernetes"],
+    ),
+    bad(
+        "a placeholder that is full",
+        |o| {
+            o["spec"]["configuration"] = json!({"oauth": {"identityProviders": [{"name": "a", "mappingMethod": "claim",
+            "type": "GitHub", "github": {"clientID": "x", "clientSecret": {"name": "sourced"}}}]}})
+        },
+        &[
+            "clusters/sourced, which is marked hypershift.openshift.io/hosted-cluster-sourced",
+            "remove its data",
+        ],
+    ),
+    bad(
+        "a service twice",
+        |o| {
+            let doubled = json!({"service": "OAuthServer", "servicePublishingStrategy": {"type": "Route"}});
+            o["spec"]["services"].as_array_mut().unwrap().push(doubled);
+        },
+        &["spec.services[4]: OAuthServer is there twice: remove one"],
+    ),
+    bad(
+        "a certificate for the published name of the API",
+        |o| {
+            o["spec"]["services"][0]["servicePublishingStrategy"] =
+                json!({"type": "Route", "route": {"hostname": "api-demo.hc.example.com"}});
+            o["spec"]["configuration"] = json!({"apiServer": {"servingCerts": {"namedCertificates": [{"names": ["API-demo.hc.example.com"]}]}}});
+        },
+        &["namedCertificates[0].names has API-demo.hc.example.com", "spec.kubeAPIServerDNSName"],
+    ),
+    bad(
+        "a certificate that is itself for a name of the API",
+        |o| {
+            o["spec"]["configuration"] = json!({"apiServer": {"servingCerts": {"namedCertificates": [
+                {"servingCertificate": {"name": "for-kubernetes"}}]}}})
+        },
+        &["the certificate in Secret for-kubernetes is for kubernetes.default.svc", "list in names"],
+    ),
 ];
+
+/// A certificate for some names, with its key.
+pub fn certificate(names: &[&str]) -> (String, String) {
+    let (now, life) = (clock::system().now(), jiff::SignedDuration::from_hours(24));
+    let ca = pki::Authority::generate("somebody", "o", pki::KeyKind::P256, now, life).unwrap();
+    let leaf = pki::Leaf::server("somebody", names.iter().map(|n| (*n).to_owned()));
+    let made = ca.issue(&leaf.living(life, jiff::SignedDuration::from_hours(1)), now).unwrap();
+    (made.cert.clone(), made.key.expose().to_owned())
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_rule_says_what_to_do_and_nothing_is_made() {
@@ -209,12 +317,23 @@ async fn every_rule_says_what_to_do_and_nothing_is_made() {
             json!({"metadata": {"name": name, "namespace": "clusters"}, "stringData": {key: "hello"}});
         w.create(&kinds::SECRET, secret).await;
     }
+    let docker = json!({"metadata": {"name": "no-docker", "namespace": "clusters"}, "stringData": {".dockerconfigjson": "{\"auths\":"}});
+    w.create(&kinds::SECRET, docker).await;
+    let sourced = json!({"metadata": {"name": "sourced", "namespace": "clusters",
+        "annotations": {"hypershift.openshift.io/hosted-cluster-sourced": "true"}}, "stringData": {"clientSecret": "x"}});
+    w.create(&kinds::SECRET, sourced).await;
+    let (cert, key) = certificate(&["mine.example.com", "kubernetes.default.svc"]);
+    let tls = json!({"metadata": {"name": "for-kubernetes", "namespace": "clusters"}, "stringData": {"tls.crt": cert, "tls.key": key}});
+    w.create(&kinds::SECRET, tls).await;
     let _running = w.operate();
     for (i, b) in TABLE.iter().enumerate() {
         let mut o = samples::self_managed();
         (b.change)(&mut o);
-        let name = format!("bad-{i}");
-        o["metadata"]["name"] = json!(name);
+        let mut name = o["metadata"]["name"].as_str().unwrap().to_owned();
+        if name == "demo" {
+            name = format!("bad-{i}");
+            o["metadata"]["name"] = json!(name);
+        }
         w.create(&kinds::CLUSTER, o).await;
         let wanted = |o: Option<&kube::core::DynamicObject>| {
             o.is_some_and(|o| condition(o, b.condition)["status"] == "False")
@@ -226,7 +345,7 @@ async fn every_rule_says_what_to_do_and_nothing_is_made() {
         for part in b.says {
             assert!(message.contains(part), "{}: {part:?} is not in {message:?}", b.what);
         }
-        if b.condition != "ValidProxyConfiguration" {
+        if !matches!(b.condition, "ValidProxyConfiguration" | "UnmanagedEtcdAvailable") {
             assert_eq!(condition(&o, "Progressing")["reason"], "Blocked", "{}", b.what);
         }
         assert_eq!(condition(&o, "Available")["status"], "False", "{}", b.what);
@@ -256,6 +375,50 @@ async fn every_rule_says_what_to_do_and_nothing_is_made() {
     assert!(space.metadata.deletion_timestamp.is_none(), "a foreign namespace is left alone");
 }
 
+/// Names of the user's own are the user's to certify, and whoever insists is heard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_for_names_of_ones_own_are_fine() {
+    let w = World::start().await.with_inputs().await;
+    let (cert, key) = certificate(&["kubernetes.default.svc", "api.mine.example.com"]);
+    let tls = json!({"metadata": {"name": "mine", "namespace": "clusters"}, "stringData": {"tls.crt": cert, "tls.key": key}});
+    w.create(&kinds::SECRET, tls).await;
+    let _running = w.operate();
+    let mut hc = samples::self_managed();
+    hc["spec"]["kubeAPIServerDNSName"] = json!("api.mine.example.com");
+    hc["spec"]["configuration"] = json!({"apiServer": {"servingCerts": {"namedCertificates": [
+        {"names": ["api.mine.example.com"], "servingCertificate": {"name": "mine"}}]}}});
+    w.create(&kinds::CLUSTER, hc.clone()).await;
+    w.condition("ValidConfiguration", "True").await;
+    hc["metadata"]["name"] = json!("insists");
+    hc["metadata"]["annotations"] =
+        json!({"hypershift.openshift.io/skip-kas-conflict-san-validation": "true"});
+    hc["spec"]["configuration"]["apiServer"]["servingCerts"]["namedCertificates"] =
+        json!([{"names": ["kubernetes"]}, {"servingCertificate": {"name": "mine"}}]);
+    w.create(&kinds::CLUSTER, hc).await;
+    w.until(&kinds::CLUSTER, "clusters", "insists", "being valid", |o| {
+        o.is_some_and(|o| condition(o, "ValidConfiguration")["status"] == "True")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_management_cluster_without_routes_has_no_clusters_that_need_them() {
+    let w = World::start().await.with_inputs().await;
+    w.told.routeless.store(true, std::sync::atomic::Ordering::SeqCst);
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    let c = w.condition("ValidConfiguration", "False").await;
+    let text = c["message"].as_str().unwrap();
+    assert!(
+        text.contains(
+            "spec.services[1]: OAuthServer is published by Route, and this management cluster serves none"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("`zaffre install` does"), "{text}");
+    assert!(w.api(&kinds::NAMESPACE, "").get_opt("clusters-demo").await.unwrap().is_none());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_mended_goes_on_by_itself() {
     let w = World::start().await;
@@ -283,7 +446,7 @@ async fn azure_is_asked_before_anything_is_made_and_never_hurts_what_runs() {
     let wrong = Verdict {
         places: vec!["spec.platform.azure.vnetID x does not exist".into()],
         identities: vec!["the identity disk may not do Microsoft.Compute/disks/write".into()],
-        unknown: Vec::new(),
+        ..Verdict::default()
     };
     *w.told.verdict.lock() = Some(wrong.clone());
     w.clock.advance(jiff::SignedDuration::from_secs(60));
@@ -311,6 +474,35 @@ async fn azure_is_asked_before_anything_is_made_and_never_hurts_what_runs() {
         w.until(&kinds::PLANE, "clusters-demo", "demo", "the change", followed).await;
         w.condition("Available", "True").await;
     }
+}
+
+/// An issuer that cannot be read holds nobody; it is said, and asked for again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_azure_only_remarks_is_said_and_holds_nobody() {
+    let w = World::start().await.with_inputs().await;
+    let remarks = Verdict {
+        notes: vec!["the subnet has no security group".into()],
+        unread: Some("the issuer cannot be read from here".into()),
+        ..Verdict::default()
+    };
+    *w.told.verdict.lock() = Some(remarks);
+    let running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "being", |o| o.is_some()).await;
+    let c = w.condition("ValidConfiguration", "True").await;
+    let text = c["message"].as_str().unwrap();
+    assert!(text.contains("no security group") && text.contains("the issuer cannot be read"), "{text}");
+    // The key that tokens are signed with is part of the question.
+    let asked = w.told.last.lock().clone().unwrap().issuer.unwrap();
+    assert_eq!(asked.url, "https://demooidc.blob.core.windows.net/demooidc");
+    assert_eq!(asked.kid, hypershift::signing::kid(&samples::KEY.1).unwrap());
+    *w.told.verdict.lock() = Some(Verdict::default());
+    w.clock.advance(jiff::SignedDuration::from_mins(3));
+    running.handle.poke("clusters/demo");
+    w.until(&kinds::CLUSTER, "clusters", "demo", "no remark", |o| {
+        o.is_some_and(|o| condition(o, "ValidConfiguration")["message"] == "the configuration makes sense")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -296,6 +296,50 @@ async fn a_version_that_the_cluster_does_not_support_is_not_rolled() {
     let ready = w.pool_condition("ahead", "Ready", "False").await;
     assert!(ready["message"].as_str().unwrap().contains("newer than the cluster"), "{ready}");
     assert!(w.api(&kinds::MACHINE_DEPLOYMENT, NS).get_opt("ahead").await.unwrap().is_none());
+    let said = w.pool_condition("ahead", "ValidReleaseImage", "False").await;
+    assert_eq!(said["reason"], "ValidationFailed");
+    assert!(said["message"].as_str().unwrap().contains("or use 4.20"), "{said}");
+}
+
+/// Releases that no cluster could run are none for pools, and nodes do not go back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_a_pool_may_not_come_to_is_refused() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    let w = w.with_cluster().await;
+    let image = |version: &str| json!(format!("quay.example/ocp-release:{version}"));
+    w.create(&kinds::POOL, pool("np", |_| {})).await;
+    let before = w.md("np", "being", |_| true).await;
+    w.settle("np").await;
+    w.pool_condition("np", "Ready", "True").await;
+    w.patch(
+        &kinds::POOL,
+        "clusters",
+        "np",
+        json!({"spec": {"replicas": 3, "release": {"image": image("4.19.9")}}}),
+    )
+    .await;
+    let said = w.pool_condition("np", "ValidReleaseImage", "False").await;
+    let text = said["message"].as_str().unwrap();
+    assert!(text.contains("minors cannot go back; use 4.20 or newer"), "{text}");
+    let md = w.md("np", "three", |o| o.data["spec"]["replicas"] == 3).await;
+    assert_eq!(template_of(&md), template_of(&before), "nodes stay as they are");
+    // Another patch of the same minor is no way back.
+    w.patch(&kinds::POOL, "clusters", "np", json!({"spec": {"release": {"image": image("4.20.1")}}})).await;
+    w.pool_condition("np", "ValidReleaseImage", "True").await;
+
+    w.create(
+        &kinds::POOL,
+        pool("old", |o| {
+            o["spec"]["release"]["image"] = image("4.13.2");
+            o["spec"]["platform"]["azure"]["image"] = json!({"type": "ImageID", "imageID": "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups/r/providers/Microsoft.Compute/images/i"});
+        }),
+    )
+    .await;
+    let said = w.pool_condition("old", "ValidReleaseImage", "False").await;
+    let text = said["message"].as_str().unwrap();
+    assert!(text.contains("the oldest that is supported is 4.14: use that or newer"), "{text}");
+    assert!(w.api(&kinds::MACHINE_DEPLOYMENT, NS).get_opt("old").await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

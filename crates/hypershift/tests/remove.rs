@@ -1,10 +1,11 @@
 //! Deletion: from every state, with every obstacle.
 
 use crate::samples;
-use crate::world::{World, condition};
+use crate::world::{CRDS, World, condition};
 use hypershift::kinds;
 use jiff::SignedDuration;
 use kube::core::DynamicObject;
+use reconcile::Kind;
 use serde_json::json;
 
 fn there(o: Option<&DynamicObject>) -> bool {
@@ -112,11 +113,17 @@ async fn each_layer_waits_says_why_and_can_be_forced() {
     w.create(&kinds::AZURE_MACHINE, machine).await;
     w.hold(&kinds::CAPI_CLUSTER, "clusters-demo", "demo-x7k2p").await;
     w.hold(&kinds::PLANE, "clusters-demo", "demo").await;
-    w.create(
-        &kinds::CONFIG_MAP,
-        json!({"metadata": {"name": "stuck", "namespace": "clusters-demo", "finalizers": ["test/held"]}}),
-    )
+    // Of kinds that nobody here has heard of too.
+    let stuck =
+        || json!({"metadata": {"name": "stuck", "namespace": "clusters-demo", "finalizers": ["test/held"]}});
+    w.create(&kinds::CONFIG_MAP, stuck()).await;
+    w.create(&Kind::new("coordination.k8s.io", "v1", "Lease", "leases"), stuck()).await;
+    w.create(&CRDS, foreign_kind()).await;
+    w.until(&CRDS, "", "anchors.harbour.example.com", "being served", |o| {
+        o.is_some_and(|o| condition(o, "Established")["status"] == "True")
+    })
     .await;
+    w.create(&Kind::new("harbour.example.com", "v1", "Anchor", "anchors"), stuck()).await;
     w.delete().await;
 
     // Pools first; nothing below is touched.
@@ -130,7 +137,11 @@ async fn each_layer_waits_says_why_and_can_be_forced() {
     assert!(!deleting(
         w.api(&kinds::CAPI_CLUSTER, "clusters-demo").get_opt("demo-x7k2p").await.unwrap().as_ref()
     ));
-    w.let_go(&kinds::POOL, "clusters", "workers").await;
+    assert!(said.contains("force-delete=node-pools"), "{said}");
+    let force =
+        |layers: &str| json!({"metadata": {"annotations": {"hypershift.openshift.io/force-delete": layers}}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", force("node-pools")).await;
+    w.until(&kinds::POOL, "clusters", "workers", "gone", gone).await;
 
     // Machines: Azure refuses one for ten minutes, and it is given up.
     w.until(&kinds::CAPI_CLUSTER, "clusters-demo", "demo-x7k2p", "deletion", deleting).await;
@@ -149,8 +160,6 @@ async fn each_layer_waits_says_why_and_can_be_forced() {
         "{said}"
     );
     assert!(!deleting(w.api(&kinds::PLANE, "clusters-demo").get_opt("demo").await.unwrap().as_ref()));
-    let force =
-        |layers: &str| json!({"metadata": {"annotations": {"hypershift.openshift.io/force-delete": layers}}});
     w.patch(&kinds::CLUSTER, "clusters", "demo", force("machines")).await;
     w.until(&kinds::CAPI_CLUSTER, "clusters-demo", "demo-x7k2p", "gone", gone).await;
 
@@ -162,13 +171,22 @@ async fn each_layer_waits_says_why_and_can_be_forced() {
     w.patch(&kinds::CLUSTER, "clusters", "demo", force("machines,control-plane")).await;
     w.until(&kinds::PLANE, "clusters-demo", "demo", "gone", gone).await;
 
-    // The namespace, which something unknown holds: only its owner can let it go.
+    // The namespace, which objects of many kinds hold.
     w.until(&kinds::NAMESPACE, "", "clusters-demo", "deletion", deleting).await;
     w.clock.advance(SignedDuration::from_mins(30));
     let said = w.blocked(&running.handle, "NamespaceDeadlineExceeded").await;
     assert!(said.contains("Namespace clusters-demo") && said.contains("force-delete=namespace"), "{said}");
-    w.let_go(&kinds::CONFIG_MAP, "clusters-demo", "stuck").await;
+    w.patch(&kinds::CLUSTER, "clusters", "demo", force("namespace")).await;
     w.delete_wait().await;
+}
+
+/// A definition that none of ours knows.
+fn foreign_kind() -> serde_json::Value {
+    json!({"metadata": {"name": "anchors.harbour.example.com"}, "spec": {
+        "group": "harbour.example.com", "scope": "Namespaced",
+        "names": {"kind": "Anchor", "plural": "anchors", "singular": "anchor", "listKind": "AnchorList"},
+        "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -242,6 +260,62 @@ async fn the_guest_cleans_up_before_its_control_plane_goes() {
     status["conditions"].as_array_mut().unwrap().push(destroyed);
     w.report(status).await;
     w.delete_wait().await;
+}
+
+/// A plain `kubectl delete` asks for no cleanup: it goes on, and says what it leaves, before and after the control plane
+/// is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_guest_leaves_in_azure_is_said() {
+    let w = World::start().await.with_inputs().await;
+    let running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    w.until(&kinds::DEPLOYMENT, "clusters-demo", "capi-provider", "being", there).await;
+    w.hold(&kinds::CAPI_CLUSTER, "clusters-demo", "demo-x7k2p").await;
+    w.create(
+        &kinds::CONFIG_MAP,
+        json!({"metadata": {"name": "stuck", "namespace": "clusters-demo", "finalizers": ["test/held"]}}),
+    )
+    .await;
+    w.delete().await;
+    let c = w.condition("CloudResourcesDestroyed", "False").await;
+    assert_eq!(c["reason"], "CloudResourcesCleanupSkipped");
+    let said = c["message"].as_str().unwrap();
+    assert!(said.contains("resource group demo-demo-x7k2p"), "{said}");
+    assert!(
+        said.contains("kubectl annotate hostedcluster -n clusters demo --overwrite hypershift.openshift.io/cleanup-cloud-resources=true"),
+        "{said}"
+    );
+    w.let_go(&kinds::CAPI_CLUSTER, "clusters-demo", "demo-x7k2p").await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "gone", gone).await;
+    w.blocked(&running.handle, "NamespaceDeleting").await;
+    assert_eq!(w.condition("CloudResourcesDestroyed", "False").await["reason"], c["reason"]);
+    w.let_go(&kinds::CONFIG_MAP, "clusters-demo", "stuck").await;
+    w.delete_wait().await;
+}
+
+/// Whoever follows the advice in time is heard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_can_still_be_asked_to_clean_up() {
+    let w = World::start().await.with_inputs().await;
+    let running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    w.until(&kinds::DEPLOYMENT, "clusters-demo", "capi-provider", "being", there).await;
+    w.hold(&kinds::CAPI_CLUSTER, "clusters-demo", "demo-x7k2p").await;
+    w.clock.advance(clock::system().now().duration_since(clock::Clock::now(&*w.clock)));
+    w.delete().await;
+    w.condition("CloudResourcesDestroyed", "False").await;
+    let ask =
+        json!({"metadata": {"annotations": {"hypershift.openshift.io/cleanup-cloud-resources": "true"}}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", ask).await;
+    w.until(&kinds::CLUSTER, "clusters", "demo", "no word of a skip", |o| {
+        o.is_some_and(|o| condition(o, "CloudResourcesDestroyed").is_null())
+    })
+    .await;
+    w.let_go(&kinds::CAPI_CLUSTER, "clusters-demo", "demo-x7k2p").await;
+    let said = w.blocked(&running.handle, "ControlPlaneDeleting").await;
+    assert!(said.contains("the guest removes what it made in Azure"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

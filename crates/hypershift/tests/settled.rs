@@ -297,6 +297,8 @@ async fn begin(w: &World, home: &str) -> Result<(), Error> {
         o.is_some_and(|o| crate::world::condition(o, "ReconciliationSucceeded")["status"] == "True")
     })
     .await;
+    // A pass that has not heard of the inputs yet succeeds too, and makes nothing.
+    w.until(&kinds::PLANE, &format!("{home}-demo"), "demo", "being", |o| o.is_some()).await;
     Ok(())
 }
 

@@ -52,6 +52,8 @@ pub fn boot_images(version: &str) -> Arc<[hypershift::BootImage]> {
 /// Tells the operator what it must know. Images say their version in their tag.
 pub struct Told {
     pub verdict: Mutex<Option<Verdict>>,
+    /// What Azure was asked last.
+    pub last: Mutex<Option<Asked>>,
     pub asked: AtomicUsize,
     pub looked_up: AtomicUsize,
     pub group_gone: Mutex<bool>,
@@ -63,6 +65,10 @@ pub struct Told {
     pub shard: Mutex<operate::Shard>,
     /// Whether clusters are sorted by size.
     pub sizing: AtomicBool,
+    /// Whether no DNS knows any name.
+    pub nameless: AtomicBool,
+    /// Whether the management cluster has no Routes.
+    pub routeless: AtomicBool,
     /// The router that clusters share.
     pub shared_ingress: Mutex<Option<String>>,
 }
@@ -71,6 +77,7 @@ impl Default for Told {
     fn default() -> Told {
         Told {
             verdict: Mutex::new(Some(Verdict::default())),
+            last: Mutex::default(),
             asked: AtomicUsize::new(0),
             looked_up: AtomicUsize::new(0),
             group_gone: Mutex::new(false),
@@ -79,6 +86,8 @@ impl Default for Told {
             usages: Mutex::default(),
             shard: Mutex::default(),
             sizing: AtomicBool::new(false),
+            nameless: AtomicBool::new(false),
+            routeless: AtomicBool::new(false),
             shared_ingress: Mutex::default(),
         }
     }
@@ -89,7 +98,8 @@ pub struct Around(pub Arc<Told>);
 struct Azure(Arc<Told>);
 
 impl Preflight for Azure {
-    fn ask<'a>(&'a self, _: &'a Asked) -> BoxFuture<'a, Verdict> {
+    fn ask<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Verdict> {
+        *self.0.last.lock() = Some(asked.clone());
         self.0.asked.fetch_add(1, Ordering::SeqCst);
         let verdict = self.0.verdict.lock().clone().unwrap_or_default();
         Box::pin(async move { verdict })
@@ -135,7 +145,12 @@ impl Surroundings for Around {
     }
 
     fn management(&self) -> Management {
-        Management { openshift: false, minor: 34, routes: true }
+        Management { openshift: false, minor: 34, routes: !self.0.routeless.load(Ordering::SeqCst) }
+    }
+
+    fn resolves<'a>(&'a self, _: &'a str) -> BoxFuture<'a, bool> {
+        let found = !self.0.nameless.load(Ordering::SeqCst);
+        Box::pin(async move { found })
     }
 
     fn vault_reader(&self) -> String {

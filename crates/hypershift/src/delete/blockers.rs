@@ -1,6 +1,9 @@
 //! What a deletion waits for, said to people.
 
 use super::{DELETION_BLOCKED, FORCE, Layer, Left, Step};
+use apis::conditions::hosted_cluster::CLOUD_RESOURCES_DESTROYED;
+use apis::conditions::reason::CLOUD_RESOURCES_CLEANUP_SKIPPED;
+use apis::names::annotation::CLEANUP_CLOUD_RESOURCES;
 use jiff::Timestamp;
 use reconcile::conditions::{Finding, Status};
 
@@ -32,9 +35,10 @@ fn advice(layer: Layer, cluster: &str, home: &str) -> String {
         format!("`kubectl annotate hostedcluster -n {home} {cluster} --overwrite {FORCE}={word}`")
     };
     match layer {
-        Layer::Pools => {
-            "see `kubectl describe nodepool` of each: its machines are drained and deleted first".to_owned()
-        }
+        Layer::Pools => format!(
+            "see `kubectl describe nodepool` of each: its machines are drained and deleted first; take the pools away before their machines (which then go with the Cluster) with {}",
+            force("node-pools")
+        ),
         Layer::Machines => format!(
             "see the machines' conditions and the logs of Deployment capi-provider; check that the identity nodePoolManagement may delete in Azure; give the machines up (Azure keeps what is left of them) with {}",
             force("machines")
@@ -44,11 +48,23 @@ fn advice(layer: Layer, cluster: &str, home: &str) -> String {
             force("control-plane")
         ),
         Layer::Namespace => format!(
-            "see `kubectl get namespace <it> -o yaml` for what is left in it; take the finalizers off with {}",
+            "see `kubectl get namespace <it> -o yaml` for what is left in it; take the finalizers off everything in it with {}",
             force("namespace")
         ),
         Layer::Operators | Layer::Traces | Layer::Grace | Layer::Gone => String::new(),
     }
+}
+
+/// What is said of a guest that nobody asked to clean up.
+pub fn skipped(home: &str, cluster: &str, group: &str) -> Finding {
+    Finding::new(
+        CLOUD_RESOURCES_DESTROYED,
+        Status::False,
+        CLOUD_RESOURCES_CLEANUP_SKIPPED,
+        format!(
+            "the guest is not asked to remove what it made in Azure: load balancers, public addresses, disks, snapshots and storage accounts of its Services, volumes and registry stay in resource group {group}; while pools and machines are still going, ask it with `kubectl annotate hostedcluster -n {home} {cluster} --overwrite {CLEANUP_CLOUD_RESOURCES}=true`; afterwards remove them there, or use `zaffre destroy cluster azure`, which asks by itself"
+        ),
+    )
 }
 
 /// The condition of a step.

@@ -11,16 +11,17 @@
 //! # Force
 //!
 //! The annotation [`FORCE`] on the HostedCluster names the layers whose finalizers are taken off without waiting:
-//! `machines`, `control-plane`, `namespace`, or `all`. What those finalizers would have cleaned up in Azure is then
-//! left to whoever forces; the condition says so.
+//! `node-pools`, `machines`, `control-plane`, `namespace`, or `all`. What those finalizers would have cleaned up in Azure
+//! is then left to whoever forces; the condition says so. A pool that is forced leaves its machines to the next layer.
 //!
 //! Two things are forced by themselves, because nobody could do anything else: machines and private endpoints whose deletion
-//! Azure has refused for ten minutes, and machines, endpoints and control planes whose resource group is gone.
+//! Azure has refused for ten minutes, and machines, endpoints and control planes whose resource group is gone. Pools wait
+//! for their machines, so machines are given up while pools are there too.
 
 mod blockers;
 
 pub use apis::duration::go_duration;
-pub use blockers::finding;
+pub use blockers::{finding, skipped};
 
 use apis::names::finalizer::HYPERSHIFT;
 use jiff::{SignedDuration, Timestamp};
@@ -137,6 +138,8 @@ pub struct Remains {
     /// Private links whose endpoint is still there; the control plane waits for them.
     pub links: Vec<Machine>,
     pub cleanup: Cleanup,
+    /// There is a guest, and nobody asked it to take away what it made in Azure.
+    pub skipped: bool,
     pub namespace: Option<Left>,
     pub keep_namespace: bool,
     /// Rights and marks that are left outside of the namespace.
@@ -154,6 +157,8 @@ pub struct Remains {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     DeletePool(String),
+    /// Take its finalizers off; its machines go with the Cluster.
+    DropPool(String),
     DeleteCluster,
     /// Take its finalizers off: Azure has nothing of it, or will not let go.
     DropMachine(String),
@@ -218,7 +223,14 @@ fn now_or(r: &Remains, layer: Layer, now: Timestamp) -> Timestamp {
 fn next(r: &Remains, now: Timestamp, forced: &dyn Fn(Layer) -> bool) -> (Layer, Vec<Act>, Vec<Left>) {
     if !r.pools.is_empty() {
         let fresh = r.pools.iter().filter(|p| p.since.is_none());
-        return (Layer::Pools, fresh.map(|p| Act::DeletePool(p.name.clone())).collect(), r.pools.clone());
+        let mut acts: Vec<Act> = fresh.map(|p| Act::DeletePool(p.name.clone())).collect();
+        acts.extend(given_up(r, now, forced(Layer::Machines)));
+        if forced(Layer::Pools) {
+            let held = r.pools.iter().filter(|p| p.since.is_some() && !p.finalizers.is_empty());
+            acts.extend(held.map(|p| Act::DropPool(p.name.clone())));
+        }
+        let refused = r.machines.iter().filter(|m| m.refused.is_some()).map(|m| m.left.clone());
+        return (Layer::Pools, acts, r.pools.iter().cloned().chain(refused).collect());
     }
     if let Some(cluster) = &r.cluster {
         return machines(r, cluster, now, forced(Layer::Machines));
@@ -281,17 +293,21 @@ fn links(r: &Remains, now: Timestamp, forced: bool) -> Vec<String> {
     all.filter(lost).map(|l| l.left.name.clone()).collect()
 }
 
+/// Machines that nobody waits for any more.
+fn given_up(r: &Remains, now: Timestamp, forced: bool) -> Vec<Act> {
+    let held = r.machines.iter().filter(|m| m.left.since.is_some() && !m.left.finalizers.is_empty());
+    let lost = |m: &&Machine| {
+        forced || r.group_gone || m.refused.is_some_and(|t| now.duration_since(t) >= MACHINE_PATIENCE)
+    };
+    held.filter(lost).map(|m| Act::DropMachine(m.left.name.clone())).collect()
+}
+
 fn machines(r: &Remains, cluster: &Left, now: Timestamp, forced: bool) -> (Layer, Vec<Act>, Vec<Left>) {
     let mut acts = Vec::new();
     if cluster.since.is_none() {
         acts.push(Act::DeleteCluster);
     }
-    for m in r.machines.iter().filter(|m| !m.left.finalizers.is_empty()) {
-        let refused = m.refused.is_some_and(|t| now.duration_since(t) >= MACHINE_PATIENCE);
-        if m.left.since.is_some() && (forced || refused || r.group_gone) {
-            acts.push(Act::DropMachine(m.left.name.clone()));
-        }
-    }
+    acts.extend(given_up(r, now, forced));
     if forced && cluster.since.is_some() && r.machines.is_empty() && !cluster.finalizers.is_empty() {
         acts.push(Act::DropCluster);
     }

@@ -32,7 +32,7 @@ fn full() -> Remains {
 fn obey(r: &mut Remains, step: &Step, now: Timestamp) {
     for act in &step.acts {
         match act {
-            Act::DeletePool(n) => r.pools.retain(|p| p.name != *n),
+            Act::DeletePool(n) | Act::DropPool(n) => r.pools.retain(|p| p.name != *n),
             Act::DeleteCluster | Act::DropCluster => (r.cluster, r.machines) = (None, Vec::new()),
             Act::DropMachine(n) => r.machines.retain(|m| m.left.name != *n),
             Act::ReleaseOperator(n) => r.operators.retain(|o| o.name != *n),
@@ -121,6 +121,60 @@ fn force_takes_finalizers_off_where_it_is_said_and_nowhere_else() {
     assert_eq!(step(&r, at(1)).acts, [Act::DropPlane]);
     r.force = vec!["all".into()];
     assert_eq!(step(&r, at(1)).acts, [Act::DropPlane]);
+}
+
+#[test]
+fn every_layer_that_can_be_held_can_be_forced() {
+    let held = || left("held", Some(0), &["f"]);
+    let machine = || Machine { left: held(), refused: None };
+    let each = [
+        ("node-pools", Remains { pools: vec![held()], ..Remains::default() }, Act::DropPool("held".into())),
+        (
+            "machines",
+            Remains { cluster: Some(held()), machines: vec![machine()], ..Remains::default() },
+            Act::DropMachine("held".into()),
+        ),
+        ("control-plane", Remains { plane: Some(held()), ..Remains::default() }, Act::DropPlane),
+        ("namespace", Remains { namespace: Some(held()), ..Remains::default() }, Act::EmptyNamespace),
+    ];
+    for (word, remains, act) in each {
+        let mut r = remains;
+        assert!(step(&r, at(1)).acts.is_empty(), "{word}");
+        r.force = vec!["grace-period".into()];
+        assert!(step(&r, at(1)).acts.is_empty(), "{word}");
+        for force in [word, "all"] {
+            r.force = vec![force.into()];
+            let forced = step(&r, at(1));
+            assert_eq!((&forced.acts[..], forced.forced), (std::slice::from_ref(&act), true), "{word}");
+        }
+        r.force.clear();
+        let said = finding(&step(&r, at(60)), "clusters", "demo").message;
+        assert!(said.contains(&format!("force-delete={word}`")), "{word}: {said}");
+    }
+    let mut r = Remains { pools: vec![left("new", None, &["f"])], ..Remains::default() };
+    r.force = vec!["all".into()];
+    assert_eq!(step(&r, at(1)).acts, [Act::DeletePool("new".into())], "deletion is asked for first");
+}
+
+#[test]
+fn machines_are_given_up_while_their_pool_waits_for_them() {
+    let machine = Machine {
+        left: Left { note: "AuthorizationFailed".into(), ..left("m", Some(0), &["f"]) },
+        refused: Some(at(2)),
+    };
+    let mut r = Remains {
+        pools: vec![left("pool", Some(0), &["f"])],
+        cluster: Some(left("cluster", None, &[])),
+        machines: vec![machine],
+        ..Remains::default()
+    };
+    let waits = step(&r, at(11));
+    assert_eq!((waits.layer, &waits.acts[..]), (Layer::Pools, &[][..]));
+    assert!(finding(&waits, "a", "b").message.contains("AuthorizationFailed"));
+    let drop = Act::DropMachine("m".into());
+    assert_eq!(step(&r, at(12)).acts, std::slice::from_ref(&drop));
+    (r.machines[0].refused, r.group_gone) = (None, true);
+    assert_eq!(step(&r, at(1)).acts, [drop]);
 }
 
 #[test]

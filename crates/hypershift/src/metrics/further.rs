@@ -5,7 +5,7 @@ use crate::inputs::{self, Purpose};
 use crate::naming;
 use crate::nodepool::capacity::Known;
 use crate::operate::Operator;
-use apis::conditions::hosted_cluster as c;
+use apis::conditions::{hosted_cluster as c, reason};
 use apis::hypershift::HostedCluster;
 use apis::names::annotation;
 use jiff::Timestamp;
@@ -31,6 +31,20 @@ pub static TRANSITIONS: Family = Family {
     labels: &["condition"],
     sort: Sort::Histogram,
 };
+
+/// A counter has its place where something happens, and nothing to say before it did.
+pub static MIGRATION_FAILURES: Family = Family {
+    name: "hypershift_encryption_migration_failures_total",
+    help: "How often the data of a cluster could not be moved to another key.",
+    labels: &["namespace", "name", "_id"],
+    sort: Sort::Counter,
+};
+
+/// Whether moving data to another key has failed, as a status says.
+pub fn migration_failed(status: &Value) -> bool {
+    let all = Conditions::of(status);
+    all.get(c::ETCD_DATA_ENCRYPTION_UP_TO_DATE).is_some_and(|f| f.reason == reason::RE_ENCRYPTION_FAILED)
+}
 
 /// Milestones that a status has reached and the one before had not.
 pub fn reached(before: &Value, after: &Value) -> Vec<&'static str> {

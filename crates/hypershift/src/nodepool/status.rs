@@ -243,7 +243,7 @@ fn findings(seen: &Seen<'_>, version: &str) -> Vec<Finding> {
 fn release(seen: &Seen<'_>) -> Finding {
     let kind = c::VALID_RELEASE_IMAGE;
     match seen.release {
-        Some(Ok(p)) => good(kind, format!("release {}", p.release.version)),
+        Some(Ok(p)) => finding(kind, seen.problems, &format!("release {}", p.release.version)),
         Some(Err(why)) => Finding::new(
             kind,
             Status::False,

@@ -6,7 +6,7 @@
 use super::machines::managed_label;
 use super::name;
 use crate::around::Payload;
-use crate::validate::Problem;
+use crate::validate::{Problem, release as of_cluster};
 use apis::conditions::{node_pool as c, reason};
 use apis::duration::go_duration;
 use apis::hypershift::node_pool::{Arch, ReplaceStrategy};
@@ -212,6 +212,33 @@ pub fn arch(np: &NodePool, hc: &HostedCluster, payload: &Payload) -> Option<Prob
             np.spec.arch
         ),
     })
+}
+
+/// Whether the pool may come to this release: what holds for clusters, and no minor that its cluster has not reached.
+/// `running` is what its nodes completed last.
+pub fn release(
+    np: &NodePool,
+    hc: &HostedCluster,
+    version: &str,
+    running: Option<&Version>,
+    cluster: Option<&Version>,
+) -> Vec<Problem> {
+    let image = &np.spec.release.image;
+    let wanted: Version = match version.parse() {
+        Ok(version) => version,
+        Err(e) => return vec![problem(c::VALID_RELEASE_IMAGE, format!("spec.release.image {image}: {e}"))],
+    };
+    if of_cluster::unchecked(hc) {
+        return Vec::new();
+    }
+    let mut out = of_cluster::reach(image, &wanted, running);
+    if let Some(most) = cluster.filter(|most| wanted.ordinal() > most.ordinal()) {
+        out.push(format!(
+            "spec.release.image {image} is {wanted}, newer than the cluster, {most}: upgrade the HostedCluster first, or use {}",
+            most.stream()
+        ));
+    }
+    out.into_iter().map(|message| problem(c::VALID_RELEASE_IMAGE, message)).collect()
 }
 
 /// The version that nodes may not be newer than: the newest that the cluster has completed, else the one it begins with.

@@ -6,6 +6,7 @@
 
 mod aside;
 mod fetch;
+mod holders;
 mod ingress;
 mod memo;
 mod releases;
@@ -24,7 +25,7 @@ pub use watches::{MANAGER, Setup, start, start_with};
 use crate::around::{NoRelease, Payload, Surroundings};
 use crate::inputs::{self, Found, Input, Purpose};
 use crate::plan::{self, Objects, Plan, project};
-use crate::preflight::{Asked, Verdict, Verdicts};
+use crate::preflight::{Asked, Issuer, Verdict, Verdicts};
 use crate::status::{self, Seen};
 use crate::validate::release::Gate;
 use crate::validate::{Problem, configuration};
@@ -262,10 +263,11 @@ impl Operator {
 
     /// Azure is asked only about what could be right otherwise.
     async fn look_at_azure(&self, look: &mut Look, now: jiff::Timestamp) {
-        let (Some(azure), Some(asked)) = (self.around.preflight(), Asked::of(&look.hc)) else { return };
+        let (Some(azure), Some(mut asked)) = (self.around.preflight(), Asked::of(&look.hc)) else { return };
         if look.plane.is_none() && !look.problems.is_empty() {
             return;
         }
+        asked.issuer = Issuer::of(&look.hc, &look.inputs, &look.found);
         let key = naming::key(&look.hc);
         let (verdict, again) = self.verdicts.get(&key, asked, &*azure, now).await;
         look.again = sooner(look.again, Some(again));
@@ -445,6 +447,7 @@ impl Operator {
         self.applier.status(&at, &look.seen, |o| status::status(o, &report, now)).await?;
         let status = status::status(&look.seen, &report, now);
         self.milestones(look, &status, now);
+        self.migration(look, &status);
         Ok(status)
     }
 
@@ -461,6 +464,22 @@ impl Operator {
         for kind in reached.into_iter().filter(|k| counted.insert(k)) {
             let seconds = now.duration_since(made.0).as_secs_f64().max(0.0);
             self.metrics.observe(&crate::metrics::TRANSITIONS, &[kind], seconds);
+        }
+    }
+
+    /// Counts that data could not be moved to another key, each time that it comes to that.
+    fn migration(&self, look: &Look, status: &Value) {
+        use crate::metrics::{MIGRATION_FAILURES, migration_failed};
+        let (key, mut counted) = (naming::key(&look.hc), self.counted.lock());
+        if !migration_failed(status) {
+            counted.get_mut(&key).map(|c| c.remove(reason::RE_ENCRYPTION_FAILED));
+            return;
+        }
+        let new = counted.entry(key).or_default().insert(reason::RE_ENCRYPTION_FAILED);
+        if new && !migration_failed(&look.seen.data["status"]) {
+            let id = look.hc.spec.cluster_id.as_deref().unwrap_or_default();
+            let whose = [naming::home(&look.hc), naming::name(&look.hc), id];
+            self.metrics.count(&MIGRATION_FAILURES, &whose);
         }
     }
 

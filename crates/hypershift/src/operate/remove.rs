@@ -1,6 +1,6 @@
 //! Taking a cluster away: what is left is looked at, the next step taken, and where it stands is said.
 
-use super::Operator;
+use super::{Operator, holders};
 use crate::delete::{self, Act, Cleanup, FORCE, Layer, Left, Machine, Remains, Step};
 use crate::plan::access;
 use crate::preflight::Asked;
@@ -15,24 +15,6 @@ use reconcile::conditions::{Conditions, Finding, Status};
 use reconcile::{Failure, Kind, Outcome, Waiting};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// Kinds that are known to hold namespaces up.
-const HOLDERS: [Kind; 14] = [
-    kinds::LINK,
-    kinds::PLANE,
-    kinds::COMPONENT,
-    kinds::AZURE_MACHINE,
-    kinds::AZURE_CLUSTER,
-    kinds::AZURE_IDENTITY,
-    kinds::MACHINE,
-    Kind::new("cluster.x-k8s.io", "v1beta1", "MachineSet", "machinesets"),
-    Kind::new("cluster.x-k8s.io", "v1beta1", "MachineDeployment", "machinedeployments"),
-    kinds::CAPI_CLUSTER,
-    kinds::DEPLOYMENT,
-    Kind::of::<k8s_openapi::api::core::v1::Service>(),
-    Kind::of::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(),
-    kinds::SECRET,
-];
 
 fn since(m: &ObjectMeta) -> Option<Timestamp> {
     m.deletion_timestamp.as_ref().map(|t| t.0)
@@ -74,13 +56,17 @@ fn link(o: &DynamicObject) -> Machine {
     Machine { refused: refused.and_then(|c| left.since.map(|s| s.max(c.last_transition_time))), left }
 }
 
+/// A guest that never answered made nothing.
+fn answered(plane: &DynamicObject) -> bool {
+    plane.data["status"]["initialized"] == true
+}
+
 /// How far the guest is with cleaning up.
 fn cleanup(plane: &DynamicObject) -> Cleanup {
     let annotations = plane.metadata.annotations.as_ref();
     let asked =
         annotations.and_then(|a| a.get(annotation::CLEANUP_CLOUD_RESOURCES)).is_some_and(|v| v == "true");
-    // A guest that never answered made nothing.
-    if !asked || plane.data["status"]["initialized"] != true {
+    if !asked || !answered(plane) {
         return Cleanup::No;
     }
     let all = Conditions::of(&plane.data["status"]);
@@ -149,6 +135,9 @@ impl Operator {
             }
             left
         });
+        let asked = annotated(annotation::CLEANUP_CLOUD_RESOURCES) == Some("true");
+        let guest = views.planes.get(&namespace, name).is_some_and(|o| answered(&o));
+        r.skipped = guest && !asked && r.cleanup == Cleanup::No && !group_gone;
         let links: Vec<Machine> = views.links.within(&namespace).iter().map(|o| link(o)).collect();
         let stuck = links.iter().filter(|l| !l.left.note.is_empty());
         let stuck: Vec<String> = stuck.map(|l| format!("{}: {}", l.left.object, l.left.note)).collect();
@@ -199,7 +188,7 @@ impl Operator {
                 failed.get_or_insert(e);
             }
         }
-        self.say(seen, hc, &step, failed.as_deref(), now).await?;
+        self.say(seen, hc, &step, remains.skipped, failed.as_deref(), now).await?;
         if let Some(e) = failed {
             return Err(e);
         }
@@ -258,6 +247,7 @@ impl Operator {
         let infra = hc.spec.infra_id.clone().unwrap_or_default();
         match act {
             Act::DeletePool(pool) => self.gone(&kinds::POOL, home, pool).await,
+            Act::DropPool(pool) => self.strip(&kinds::POOL, home, pool).await,
             Act::DeleteCluster => self.gone(&kinds::CAPI_CLUSTER, &namespace, &infra).await,
             Act::DropCluster => self.strip(&kinds::CAPI_CLUSTER, &namespace, &infra).await,
             Act::DropMachine(m) => self.strip(&kinds::AZURE_MACHINE, &namespace, m).await,
@@ -334,23 +324,36 @@ impl Operator {
         }
     }
 
-    /// Takes the finalizers off everything in a namespace that is being deleted.
+    /// Takes the finalizers off everything in a namespace that is being deleted, of whatever kind it is. What one kind
+    /// refuses keeps nobody from the others, and what the operator may not look at is left to who may.
     async fn empty(&self, namespace: &str) -> Result<(), Failure> {
-        for kind in &HOLDERS {
+        let mut failed: Option<Failure> = None;
+        for kind in holders::kinds(self.applier.client()).await? {
             let api = kind.api(self.applier.client(), namespace);
             let list = match api.list_metadata(&ListParams::default()).await {
                 Ok(list) => list,
-                Err(kube::Error::Api(s)) if s.code == 404 => continue,
-                Err(e) => return Err(e.into()),
+                Err(kube::Error::Api(s)) if matches!(s.code, 404 | 405) => continue,
+                Err(kube::Error::Api(s)) if s.code == 403 => {
+                    tracing::warn!(namespace, kind = %kind.kind, group = %kind.group, "objects of this kind may not be listed");
+                    continue;
+                }
+                Err(e) => {
+                    failed.get_or_insert_with(|| e.into());
+                    continue;
+                }
             };
             for o in list.items {
                 let m = o.metadata;
-                if m.deletion_timestamp.is_some() && m.finalizers.as_ref().is_some_and(|f| !f.is_empty()) {
-                    self.strip(kind, namespace, m.name.as_deref().unwrap_or_default()).await?;
+                let held = m.deletion_timestamp.is_some() && m.finalizers.is_some_and(|f| !f.is_empty());
+                if !held {
+                    continue;
+                }
+                if let Err(e) = self.strip(&kind, namespace, m.name.as_deref().unwrap_or_default()).await {
+                    failed.get_or_insert(e);
                 }
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Where the deletion stands, in the status.
@@ -359,6 +362,7 @@ impl Operator {
         seen: &DynamicObject,
         hc: &HostedCluster,
         step: &Step,
+        skipped: bool,
         failed: Option<&(dyn std::error::Error + Send + Sync + 'static)>,
         now: Timestamp,
     ) -> Result<(), Failure> {
@@ -367,6 +371,8 @@ impl Operator {
         let deletion = delete::finding(step, naming::home(hc), naming::name(hc));
         // What `kubectl get` shows of a cluster is this condition's message.
         let told = format!("being deleted: {}", deletion.message);
+        let group = hc.spec.shared.platform.azure.as_ref().map_or("", |a| a.resource_group.as_str());
+        let skip = skipped.then(|| delete::skipped(naming::home(hc), naming::name(hc), group));
         let mut findings = vec![deletion];
         findings.push(match failed {
             Some(e) => Finding::new(
@@ -398,8 +404,13 @@ impl Operator {
                 let generation = o.metadata.generation;
                 let mut all = Conditions::of(&status);
                 let theirs = plane.as_ref().map(|p| Conditions::of(&p.data["status"])).unwrap_or_default();
-                if let Some(found) = theirs.get(condition::CLOUD_RESOURCES_DESTROYED) {
-                    all.mirror(condition::CLOUD_RESOURCES_DESTROYED, Some(found), generation, now);
+                let kind = condition::CLOUD_RESOURCES_DESTROYED;
+                match (theirs.get(kind), &skip) {
+                    (Some(found), _) => _ = all.mirror(kind, Some(found), generation, now),
+                    (None, Some(skip)) => _ = all.set(skip.clone(), generation, now),
+                    // It is asked after all. What was said of a control plane that is gone stays said.
+                    (None, None) if plane.is_some() => _ = all.remove(kind),
+                    (None, None) => {}
                 }
                 let (available, why) = theirs
                     .get(condition::AVAILABLE)

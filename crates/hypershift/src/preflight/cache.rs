@@ -10,6 +10,8 @@ use std::sync::Arc;
 const GOOD: SignedDuration = SignedDuration::from_mins(30);
 /// Somebody is mending what was wrong.
 const BAD: SignedDuration = SignedDuration::from_secs(30);
+/// An issuer that only Entra reaches, perhaps: nobody waits for it.
+const UNREAD: SignedDuration = SignedDuration::from_mins(2);
 /// Azure was away.
 const UNKNOWN: SignedDuration = SignedDuration::from_secs(15);
 
@@ -53,6 +55,7 @@ impl Verdicts {
         }
         let wait = match (away, verdict.good()) {
             (true, _) => UNKNOWN,
+            (false, true) if verdict.unread.is_some() => UNREAD,
             (false, true) => GOOD,
             (false, false) => BAD,
         };

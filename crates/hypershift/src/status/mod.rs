@@ -159,7 +159,7 @@ fn mirrored(all: &mut Conditions, plane: &Value, generation: Option<i64>, now: T
 fn own(seen: &Seen<'_>, plane: &Value, status: &Value) -> Vec<Finding> {
     let mut out = vec![
         finding(c::SUPPORTED_HOSTED_CLUSTER, seen.problems, "it can be run here"),
-        finding(c::VALID_CONFIGURATION, seen.problems, "the configuration makes sense"),
+        finding(c::VALID_CONFIGURATION, seen.problems, &configured(seen)),
         finding(c::VALID_PROXY_CONFIGURATION, seen.problems, "the proxy can be used"),
         release(seen),
         credentials(seen),
@@ -196,6 +196,16 @@ fn own(seen: &Seen<'_>, plane: &Value, status: &Value) -> Vec<Finding> {
     let progress = progressing(seen, status, &out);
     out.push(progress);
     out
+}
+
+/// What is said of a configuration that can be used.
+fn configured(seen: &Seen<'_>) -> String {
+    let mut text = "the configuration makes sense".to_owned();
+    for note in seen.verdict.iter().flat_map(|v| v.notes.iter().chain(&v.unread)) {
+        text.push_str("; ");
+        text.push_str(note);
+    }
+    text
 }
 
 fn exposed(exposed: Exposed) -> Finding {

@@ -5,7 +5,7 @@ use crate::naming;
 use apis::hypershift::HostedCluster;
 use apis::hypershift::hosted_cluster::DEFAULT_ISSUER;
 use apis::hypershift::platform::{PlatformType, PrivateType};
-use apis::hypershift::services::PublishingType;
+use apis::hypershift::services::{PublishingType, ServiceType};
 use apis::names::annotation;
 use std::collections::BTreeMap;
 
@@ -176,17 +176,32 @@ const INTERNAL: [&str; 10] = [
     "kube-apiserver",
 ];
 
+/// Whether the control plane itself serves this name of the API, so that a certificate of the user must not: those it is
+/// reached by inside, and the published one, whose certificate is its own. `kubeAPIServerDNSName` is the user's.
+pub(super) fn taken(hc: &HostedCluster, name: &str) -> bool {
+    let api = hc.spec.shared.services.iter().find(|s| s.service == ServiceType::ApiServer);
+    let strategy = api.map(|s| &s.service_publishing_strategy);
+    let hosts = strategy.into_iter().flat_map(|s| [&s.route, &s.load_balancer]).flatten();
+    let published = hosts.filter_map(|h| h.hostname.as_deref()).any(|h| h.eq_ignore_ascii_case(name));
+    published || INTERNAL.iter().any(|i| i.eq_ignore_ascii_case(name))
+}
+
+/// Whether the user answers for names alone.
+pub(super) fn names_unchecked(hc: &HostedCluster) -> bool {
+    naming::annotation(hc, annotation::SKIP_KAS_CONFLICT_SAN_VALIDATION).is_some()
+}
+
 fn named_certificates(hc: &HostedCluster) -> Vec<String> {
-    if naming::annotation(hc, annotation::SKIP_KAS_CONFLICT_SAN_VALIDATION).is_some() {
+    if names_unchecked(hc) {
         return Vec::new();
     }
     let api = hc.spec.shared.configuration.as_ref().and_then(|c| c.api_server.as_ref());
     let certs = api.and_then(|a| a.serving_certs.as_ref()).and_then(|s| s.named_certificates.as_ref());
     let mut out = Vec::new();
     for (i, cert) in certs.into_iter().flatten().enumerate() {
-        for name in cert.names.iter().flatten().filter(|n| INTERNAL.contains(&n.to_lowercase().as_str())) {
+        for name in cert.names.iter().flatten().filter(|n| taken(hc, n)) {
             out.push(format!(
-                "spec.configuration.apiServer.servingCerts.namedCertificates[{i}].names has {name}, by which the control plane itself reaches the API: remove it"
+                "spec.configuration.apiServer.servingCerts.namedCertificates[{i}].names has {name}, by which the control plane itself serves the API: remove it, or serve a name of your own (spec.kubeAPIServerDNSName)"
             ));
         }
     }

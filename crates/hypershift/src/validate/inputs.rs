@@ -1,6 +1,6 @@
 //! What a spec names must be there, and hold what it is for.
 
-use super::Problem;
+use super::{Problem, configuration};
 use crate::inputs::{Found, Given, Input, Purpose, Sort};
 use crate::{naming, signing};
 use apis::conditions::{hosted_cluster as condition, reason};
@@ -21,7 +21,27 @@ fn problem(input: &Input, message: String) -> Problem {
 pub fn problems(hc: &HostedCluster, inputs: &[Input], found: &Found) -> Vec<Problem> {
     let mut out: Vec<Problem> = inputs.iter().filter_map(|i| one(hc, i, found.get(i))).collect();
     out.extend(inputs.iter().filter_map(reserved).map(Problem::configuration));
+    out.extend(inputs.iter().filter_map(|i| served(hc, i, found.get(i)?)).map(Problem::configuration));
     out
+}
+
+/// A certificate that is served without a list of names is served for its own, and must not take those of the control
+/// plane either.
+fn served(hc: &HostedCluster, input: &Input, given: &Given) -> Option<String> {
+    let at = "spec.configuration.apiServer.servingCerts.namedCertificates[";
+    let index: usize = input.field.strip_prefix(at)?.split(']').next()?.parse().ok()?;
+    let api = hc.spec.shared.configuration.as_ref()?.api_server.as_ref()?;
+    let cert = api.serving_certs.as_ref()?.named_certificates.as_ref()?.get(index)?;
+    let listed = cert.names.as_ref().is_some_and(|n| !n.is_empty());
+    if listed || configuration::names_unchecked(hc) {
+        return None;
+    }
+    let text = std::str::from_utf8(given.data.get("tls.crt")?).ok()?;
+    let name = pki::Facts::of(text).ok()?.dns.into_iter().find(|n| configuration::taken(hc, n))?;
+    Some(format!(
+        "{}: the certificate in Secret {} is for {name}, by which the control plane itself serves the API: use one without that name, or list in names those it is to be served for",
+        input.field, input.name
+    ))
 }
 
 fn one(hc: &HostedCluster, input: &Input, given: Option<&Given>) -> Option<Problem> {

@@ -25,17 +25,8 @@ pub fn problems(hc: &HostedCluster, payload: &Payload, running: Option<&Version>
         Err(e) => return vec![invalid(format!("spec.release.image {image}: {e}"))],
     };
     let mut out = Vec::new();
-    let skip = naming::annotation(hc, annotation::SKIP_RELEASE_IMAGE_VALIDATION).is_some();
-    if !skip {
-        out.extend(
-            window(&version).map(|m| invalid(format!("spec.release.image {image} is {version}: {m}"))),
-        );
-        if let Some(now) = running.filter(|now| version.ordinal() < now.ordinal()) {
-            out.push(invalid(format!(
-                "spec.release.image {image} is {version}, older than the {now} that runs: minors cannot go back; use {} or newer",
-                now.stream()
-            )));
-        }
+    if !unchecked(hc) {
+        out.extend(reach(image, &version, running).into_iter().map(invalid));
         if hc.spec.networking.network_type == NetworkType::OpenShiftSdn && version.ordinal() > 10 {
             out.push(Problem::configuration(format!(
                 "spec.networking.networkType is OpenShiftSDN, which {version} no longer has: use OVNKubernetes"
@@ -50,6 +41,24 @@ pub fn problems(hc: &HostedCluster, payload: &Payload, running: Option<&Version>
         out.push(Problem::configuration(format!(
             "spec.secretEncryption.kms.azure.keyVaultType is ManagedHSM, which needs release 4.22, and this is {version}: use a Key Vault, or a newer release"
         )));
+    }
+    out
+}
+
+/// Whether the user answers for the release alone.
+pub fn unchecked(hc: &HostedCluster) -> bool {
+    naming::annotation(hc, annotation::SKIP_RELEASE_IMAGE_VALIDATION).is_some()
+}
+
+/// What keeps whatever runs, if anything does, from coming to this version: clusters and pools alike.
+pub fn reach(image: &str, version: &Version, running: Option<&Version>) -> Vec<String> {
+    let mut out = Vec::new();
+    out.extend(window(version).map(|m| format!("spec.release.image {image} is {version}: {m}")));
+    if let Some(now) = running.filter(|now| version.ordinal() < now.ordinal()) {
+        out.push(format!(
+            "spec.release.image {image} is {version}, older than the {now} that runs: minors cannot go back; use {} or newer",
+            now.stream()
+        ));
     }
     out
 }

@@ -138,7 +138,9 @@ impl Outside {
                 list if list.is_empty() => own_api(client).await?,
                 list => list,
             },
-            preflight: account.map(|a| Arc::new(Arm::new(a)) as Arc<dyn Preflight>),
+            preflight: account.map(|a| {
+                Arc::new(Arm::new(a).reading_issuers(&azure::Env::of_process())) as Arc<dyn Preflight>
+            }),
             machinery: match args.machines {
                 operators::Machinery::Builtin => Machinery::Builtin,
                 operators::Machinery::External => Machinery::External,

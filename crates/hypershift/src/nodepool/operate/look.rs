@@ -96,6 +96,18 @@ impl Pools {
             .await;
         look.again = sooner(look.again, again);
         look.release = Some(release.clone());
+        if let Ok(payload) = &*release {
+            let running = look.seen.data["status"]["version"].as_str().and_then(|v| v.parse().ok());
+            let cluster = validate::cluster_version(status);
+            let version = &payload.release.version;
+            look.problems.extend(validate::release(
+                &look.np,
+                &look.hc,
+                version,
+                running.as_ref(),
+                cluster.as_ref(),
+            ));
+        }
         self.look_at_boot(&mut look, status).await?;
         look.conflict = self.conflict(&look);
         let (manifests, tuned) = self.manifests(&mut look).await?;
@@ -303,8 +315,8 @@ impl Pools {
     ) -> Result<(), Failure> {
         let (np, hc) = (&look.np, &look.hc);
         let version = payload.release.version.as_str();
-        look.skew =
-            validate::skew(version, validate::cluster_version(status).as_ref()).err().map(|e| e.to_string());
+        let cluster = validate::cluster_version(status);
+        look.skew = validate::skew(version, cluster.as_ref()).err().map(|e| e.to_string());
         look.problems.extend(validate::arch(np, hc, payload));
         let Some(azure) = np.spec.platform.azure.as_ref() else { return Ok(()) };
         let image = match template::image(azure, np.spec.arch, payload) {

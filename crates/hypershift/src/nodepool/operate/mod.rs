@@ -179,21 +179,21 @@ impl Pools {
         Ok(true)
     }
 
-    /// A merge patch that only holds for what was seen; who was quicker wakes us.
-    async fn patch(&self, kind: &Kind, seen: &DynamicObject, mut patch: Value) -> Result<(), Failure> {
+    /// A merge patch that only holds for what was seen; who was quicker wakes us. Says whether it was us.
+    async fn patch(&self, kind: &Kind, seen: &DynamicObject, mut patch: Value) -> Result<bool, Failure> {
         patch["metadata"]["resourceVersion"] = json!(seen.metadata.resource_version);
         patch["metadata"]["uid"] = json!(seen.metadata.uid);
         let (ns, n) = (seen.metadata.namespace.as_deref(), seen.metadata.name.as_deref());
         self.send(kind, ns.unwrap_or_default(), n.unwrap_or_default(), &patch).await
     }
 
-    async fn send(&self, kind: &Kind, namespace: &str, n: &str, patch: &Value) -> Result<(), Failure> {
+    async fn send(&self, kind: &Kind, namespace: &str, n: &str, patch: &Value) -> Result<bool, Failure> {
         let params =
             PatchParams { field_manager: Some(crate::operate::MANAGER.to_owned()), ..PatchParams::default() };
         let api = kind.api(self.operator.applier.client(), namespace);
         match api.patch(n, &params, &Patch::Merge(patch)).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(s)) if matches!(s.code, 404 | 409) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(s)) if matches!(s.code, 404 | 409) => Ok(false),
             Err(e) => Err(e.into()),
         }
     }
@@ -260,7 +260,8 @@ impl Pools {
         }
         let value = stop.then_some("true");
         let patch = json!({"metadata": {"annotations": {annotation::CAPI_PAUSED: value}}});
-        self.send(&kind, namespace, name(np), &patch).await
+        self.send(&kind, namespace, name(np), &patch).await?;
+        Ok(())
     }
 
     /// The pool's own MachineDeployment or MachineSet, as last seen.
@@ -330,9 +331,14 @@ impl Pools {
         };
         let now = self.operator.clock.now();
         let at = kinds::POOL.at(home(np), name(np));
-        // Annotations first: they say what the status means, and a status without them would be taken for a roll.
-        if let Some(annotations) = status::advance(&report) {
-            self.patch(&kinds::POOL, &look.seen, json!({"metadata": {"annotations": annotations}})).await?;
+        // Annotations first: they say what the status means, and a status without them would be taken for a roll. Who
+        // reads that all is well and changes something at once would keep them from ever being written.
+        if let Some(annotations) = status::advance(&report)
+            && !self
+                .patch(&kinds::POOL, &look.seen, json!({"metadata": {"annotations": annotations}}))
+                .await?
+        {
+            return Ok(false);
         }
         self.operator.applier.status(&at, &look.seen, |o| status::status(o, &report, now)).await?;
         let all = Conditions::of(&status::status(&look.seen, &report, now));
