@@ -1,5 +1,6 @@
 //! What tests on the data of guests have in common: rights in Azure, waits, kubectl, bytes on disk.
 
+pub use crate::kit::condition;
 use crate::kit::{DEADLINE, Kit};
 use arm::ResourceId;
 use azure::ops::{ArmType, RoleAssignments};
@@ -30,12 +31,6 @@ pub async fn until(
             panic!("never: {what}\n{}\n{now:?}", kit.story(cluster).await)
         }
     }
-}
-
-/// A condition of an object's status.
-pub fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
-    let all = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    all.iter().find(|c| c["type"] == kind).unwrap_or(&Value::Null)
 }
 
 pub fn says(status: &Value, kind: &str, value: &str, words: &str) -> bool {
