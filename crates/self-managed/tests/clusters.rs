@@ -33,7 +33,7 @@ fn one_more_pool() {
     testkit::golden!("nodepool.yaml", &documents::joined(&[object]).unwrap());
     let refused = pool("--arch arm64").object(&owner).unwrap_err().to_string();
     assert!(refused.contains("--arch") && refused.contains("AMD64"), "{refused}");
-    let elsewhere = Owner { platform: "AWS".into(), ..owner.clone() };
+    let elsewhere = Owner { platform: "AWS".into(), ..owner };
     let refused = pool("").object(&elsewhere).unwrap_err().to_string();
     assert!(
         ["--cluster-name", "demo", "AWS", "spec.platform.type"].iter().all(|w| refused.contains(w)),
