@@ -205,7 +205,8 @@ fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
 fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
     let mut args = args.clone();
     let mut files = read(&args)?;
-    let image = files.image.replace("{{ .Values.image }}".into()).unwrap_or(args.hypershift_image.clone());
+    let image =
+        files.image.replace("{{ .Values.image }}".into()).unwrap_or_else(|| args.hypershift_image.clone());
     args.namespace = "{{ .Release.Namespace }}".into();
     let Objects { definitions, mut resources } = args.objects(&files)?;
     // A chart is passed around: what is secret stays out of it.

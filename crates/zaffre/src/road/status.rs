@@ -64,8 +64,10 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
             format!("{namespace}/{name}")
         });
         let there: Vec<String> = there.collect();
-        let place =
-            args.namespace.as_deref().map_or("in any namespace".to_owned(), |n| format!("in namespace {n}"));
+        let place = args
+            .namespace
+            .as_deref()
+            .map_or_else(|| "in any namespace".to_owned(), |n| format!("in namespace {n}"));
         bail!(
             "there is no hosted cluster {name} {place}: {}",
             if there.is_empty() {
