@@ -16,15 +16,15 @@ pub enum Refused {
 }
 
 impl Refused {
-    pub(crate) fn together(first: &str, second: &str, fix: &str) -> Refused {
+    pub fn together(first: &str, second: &str, fix: &str) -> Refused {
         Refused::Together { first: first.into(), second: second.into(), fix: fix.into() }
     }
 
-    pub(crate) fn needs(flag: &str, other: &str, fix: &str) -> Refused {
+    pub fn needs(flag: &str, other: &str, fix: &str) -> Refused {
         Refused::Needs { flag: flag.into(), other: other.into(), fix: fix.into() }
     }
 
-    pub(crate) fn value(flag: &str, value: &str, fix: &str) -> Refused {
+    pub fn value(flag: &str, value: &str, fix: &str) -> Refused {
         Refused::Value { flag: flag.into(), value: value.into(), fix: fix.into() }
     }
 

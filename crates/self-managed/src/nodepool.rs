@@ -1,6 +1,7 @@
 //! Node pools: machines of one size, in one subnet, with one release.
 
 use crate::flags::{Refused, duration};
+use apis::version::{MAX_SKEW, SkewError, Version, check_skew};
 use clap::{Args as ClapArgs, ValueEnum};
 use serde_json::{Value, json};
 
@@ -274,8 +275,16 @@ pub struct Args {
     pub render: bool,
 }
 
-/// What is known of the cluster that a pool is for.
+/// What is known of the cluster that a pool is for, and of the release that is to be its.
+#[derive(Clone, Debug, Default)]
 pub struct Owner {
+    pub name: String,
+    /// `spec.platform.type`.
+    pub platform: String,
+    /// The newest version that it has completed; none while it is made.
+    pub completed: Option<Version>,
+    /// Version of the pool's own release; none if it has the cluster's, or cannot be read from here.
+    pub nodes: Option<Version>,
     pub release: String,
     pub subnet: String,
     /// As its status says: Multi, AMD64, ARM64; empty when it does not say yet.
@@ -291,9 +300,37 @@ impl Args {
         self.machines.check()
     }
 
+    /// Nodes are never newer than what their cluster has reached, nor more than three minors older.
+    fn skew(&self, owner: &Owner) -> Result<(), Refused> {
+        let (Some(nodes), Some(cluster)) = (&owner.nodes, &owner.completed) else { return Ok(()) };
+        let name = &owner.name;
+        let fix = match check_skew(nodes, cluster) {
+            Ok(()) => return Ok(()),
+            Err(SkewError::Newer { .. }) => format!(
+                "it is newer than {name}, which has completed {cluster}: `zaffre upgrade cluster {name} --to {nodes} --wait` first, or leave the flag out"
+            ),
+            Err(SkewError::TooOld { behind, .. }) => format!(
+                "it is {behind} minors behind {name}, {cluster}, and {MAX_SKEW} are supported: name a release of {} or one within {MAX_SKEW} minors",
+                cluster.stream()
+            ),
+        };
+        Err(Refused::value("--release-image", &nodes.to_string(), &fix))
+    }
+
     /// The object, for a cluster that is there.
     pub fn object(&self, owner: &Owner) -> Result<Value, Refused> {
         self.check()?;
+        if owner.platform != "Azure" {
+            return Err(Refused::value(
+                "--cluster-name",
+                &owner.name,
+                &format!(
+                    "its platform is {:?} (spec.platform.type), and its machines are no machines of Azure: name a cluster on Azure",
+                    owner.platform
+                ),
+            ));
+        }
+        self.skew(owner)?;
         let payload = owner.payload_arch.as_str();
         if !matches!(payload, "" | "Multi") && !payload.eq_ignore_ascii_case(self.arch.as_str()) {
             return Err(Refused::value(

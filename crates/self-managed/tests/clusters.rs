@@ -25,11 +25,46 @@ fn one_more_pool() {
         release: "quay.example/release:4.19.3".into(),
         subnet: "/the/clusters".into(),
         payload_arch: "AMD64".into(),
+        name: "demo".into(),
+        platform: "Azure".into(),
+        ..Owner::default()
     };
     let object = pool("--name extra --cluster-name demo").object(&owner).unwrap();
     testkit::golden!("nodepool.yaml", &documents::joined(&[object]).unwrap());
     let refused = pool("--arch arm64").object(&owner).unwrap_err().to_string();
     assert!(refused.contains("--arch") && refused.contains("AMD64"), "{refused}");
+    let elsewhere = Owner { platform: "AWS".into(), ..owner };
+    let refused = pool("").object(&elsewhere).unwrap_err().to_string();
+    assert!(
+        ["--cluster-name", "demo", "AWS", "spec.platform.type"].iter().all(|w| refused.contains(w)),
+        "{refused}"
+    );
+}
+
+#[test]
+fn nodes_fit_their_cluster() {
+    let said = |nodes: &str, cluster: &str| {
+        let owner = Owner {
+            name: "demo".into(),
+            platform: "Azure".into(),
+            nodes: nodes.parse().ok(),
+            completed: cluster.parse().ok(),
+            ..Owner::default()
+        };
+        pool("").object(&owner).map(drop).map_err(|e| e.to_string())
+    };
+    for (nodes, cluster) in [("4.20.1", "4.20.1"), ("4.17.9", "4.20.1"), ("4.20.0", "5.0.1"), ("", "4.20.1")]
+    {
+        assert_eq!(said(nodes, cluster), Ok(()), "{nodes} {cluster}");
+    }
+    assert_eq!(said("4.21.0", ""), Ok(()), "a cluster that is being made has not completed anything");
+    let newer = said("4.20.2", "4.20.1").unwrap_err();
+    assert!(
+        newer.contains("--release-image") && newer.contains("upgrade cluster demo --to 4.20.2"),
+        "{newer}"
+    );
+    let older = said("4.16.9", "4.20.1").unwrap_err();
+    assert!(older.contains("--release-image") && older.contains("4 minors behind"), "{older}");
 }
 
 /// Each line, both flags that its refusal names, and a word of the fix.

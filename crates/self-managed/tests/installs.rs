@@ -2,7 +2,9 @@
 
 use crate::samples::install;
 use self_managed::documents;
-use self_managed::install::{Inputs, only_if_absent};
+use self_managed::install::{Inputs, only_if_absent, removal};
+use serde_json::Value;
+use std::collections::BTreeSet;
 
 pub fn inputs() -> Inputs {
     Inputs { txt_owner: "00000000-0000-0000-0000-0000000000ff".into(), ..Inputs::default() }
@@ -66,6 +68,10 @@ fn definitions_by_platform() {
 fn flags_that_do_not_fit_together() {
     for (line, first, second) in [
         ("--hypershift-image a --image-refs b", "--hypershift-image", "--image-refs"),
+        ("--enable-audit-log-persistence", "--enable-audit-log-persistence", "leave it out"),
+        ("--rhobs-monitoring=true", "--rhobs-monitoring", "--platform-monitoring"),
+        ("--enable-standalone-karpenter-operator", "--enable-standalone-karpenter-operator", "NodePools"),
+        ("--cvo-prometheus-url https://p", "https://p", "leave it out"),
         ("--limit-crd-install moon", "--limit-crd-install", "azure"),
         ("--cert-rotation-scale 48h", "--cert-rotation-scale", "24h"),
         (
@@ -112,6 +118,34 @@ fn flags_that_do_not_fit_together() {
         let said = install(line).check().expect_err(line).to_string();
         assert!(said.contains(first) && said.contains(second), "{line}: {said}");
     }
+    let scripts = "--enable-cpo-overrides --enable-uwm-telemetry-remote-write=true --exclude-etcd \
+        --enable-cvo-management-cluster-metrics-access --enable-audit-log-persistence=false --rhobs-monitoring=false";
+    install(scripts).check().expect("scripts say these, and nothing depends on them");
     let aro = "--managed-service ARO-HCP --private-platform Azure";
     install(aro).check().expect("the managed flavour brings its own credentials");
+}
+
+/// Everything that an installation leaves outside of the operators' namespace.
+fn outside(objects: &[Value]) -> BTreeSet<(String, String)> {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let out = objects.iter().filter(|o| o["metadata"]["namespace"] != "hypershift");
+    out.map(|o| (text(&o["kind"]), text(&o["metadata"]["name"]))).collect()
+}
+
+#[test]
+fn the_way_back_knows_what_any_flags_brought() {
+    let (all, definitions) = removal("hypershift").unwrap();
+    let (line, files) = full();
+    let full = install(line).objects(&files).unwrap();
+    let gone: Vec<Value> = all.iter().map(|r| r.object.clone()).collect();
+    assert_eq!(outside(&gone), outside(&full.resources));
+    assert_eq!(definitions.len(), full.definitions.len());
+    let kinds: Vec<&str> = all.iter().filter_map(|r| r.object["kind"].as_str()).collect();
+    assert!(kinds[..2].iter().all(|k| k.ends_with("WebhookConfiguration")), "{kinds:?}");
+    let names = |wanted: fn(&self_managed::install::Removal) -> bool| -> BTreeSet<&str> {
+        all.iter().filter(|r| wanted(r)).filter_map(|r| r.object["metadata"]["name"].as_str()).collect()
+    };
+    assert_eq!(names(|r| r.common_name), ["external-dns"].into());
+    assert!(names(|r| r.for_clusters).contains("hypershift-sharedingress"));
+    assert_eq!(names(|r| r.for_clusters).len(), 6);
 }

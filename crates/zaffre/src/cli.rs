@@ -28,6 +28,10 @@ use std::path::PathBuf;
         . ./env && zaffre azure journal                 what was asked of it\n  \
         zaffre doctor azure                             may this account make clusters?\n  \
         zaffre plan create iam azure --help             what would be made, before it is\n\n\
+        Exit status:\n  \
+        0  done, or nothing to do\n  \
+        1  it failed; standard error says why, and what to do\n  \
+        2  flags that cannot be followed; from `plan` and --dry-run: there is something to do\n\n\
         Each command explains itself: zaffre help serve kube"
 )]
 pub struct Cli {
@@ -51,6 +55,10 @@ pub enum Command {
         --external-dns-domain-filter example.com")]
     Install(road::InstallArgs),
     /// Take the operators away; clusters and, without --crds, their definitions stay
+    ///
+    /// Whatever flags they were installed with: webhooks first, then the operator, its rights and its namespace. What clusters
+    /// that stay cannot do without is kept, and it is said so.
+    #[command(after_help = "Example:\n  zaffre uninstall --timeout 10m")]
     Uninstall(road::UninstallArgs),
     /// Hosted clusters and node pools, one line each
     Status(road::StatusArgs),
@@ -113,11 +121,11 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-    /// Print the version
-    Version {
-        #[arg(short, long, value_enum, default_value_t = Format::Text)]
-        output: Format,
-    },
+    /// Print the version of this program, and of the operator in the cluster that kubectl would ask
+    #[command(after_help = "Examples:\n  \
+        zaffre version\n  \
+        zaffre version --client-only -o json")]
+    Version(road::VersionArgs),
 }
 
 #[derive(Debug, Args)]

@@ -19,6 +19,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// What clap ends with when it cannot follow the flags.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     output::logging(cli.verbose);
@@ -26,7 +29,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(e) => {
             output::error(&e);
-            ExitCode::FAILURE
+            // Flags that do not fit together end as those that clap refuses.
+            if e.is::<self_managed::Refused>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -57,7 +61,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         cli::Command::Demo(args) => done(runtime.block_on(demo::run(args))),
         cli::Command::Completion { shell } => done(cli::completion(shell)),
         cli::Command::Man { out } => done(cli::man(&out)),
-        cli::Command::Version { output } => done(output::version(output)),
+        cli::Command::Version(args) => done(runtime.block_on(road::version(args))),
     };
     // Background work of a finished command is not waited for.
     runtime.shutdown_background();

@@ -1,7 +1,8 @@
 //! What people and scripts read: results on standard output, everything else on standard error.
 
 use crate::cli::Format;
-use serde_json::{Value, json};
+use crate::cli::prereqs::Shown;
+use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
@@ -55,33 +56,33 @@ pub fn value(format: Format, v: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rows below their headings, each column as wide as its widest cell; the last is not padded.
+/// One event of a run, for programs: a line of JSON, or a document of YAML.
+pub fn event(format: Shown, v: &Value) {
+    match (format, serde_saphyr::to_string(v)) {
+        (Shown::Yaml, Ok(text)) => line(&format!("---\n{}", text.trim_end())),
+        _ => line(&v.to_string()),
+    }
+}
+
+/// Rows below their headings.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
+    for text in columns(head, rows) {
+        line(&text);
+    }
+}
+
+/// Lines of a table: each column as wide as its widest cell; the last is not padded.
+pub fn columns(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let mut widths: Vec<usize> = head.iter().map(|h| h.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let print = |cells: &mut dyn Iterator<Item = &str>| {
+    let joined = |cells: &mut dyn Iterator<Item = &str>| {
         let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        line(padded.collect::<Vec<_>>().join("  ").trim_end());
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    print(&mut head.iter().copied());
-    for row in rows {
-        print(&mut row.iter().map(String::as_str));
-    }
-}
-
-pub fn version(format: Format) -> anyhow::Result<()> {
-    let v = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "kubernetes": "1.34",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-    });
-    if format == Format::Text {
-        line(&format!("zaffre {} (serves Kubernetes 1.34)", env!("CARGO_PKG_VERSION")));
-        return Ok(());
-    }
-    value(format, &v)
+    let body = rows.iter().map(|row| joined(&mut row.iter().map(String::as_str)));
+    std::iter::once(joined(&mut head.iter().copied())).chain(body).collect()
 }

@@ -207,6 +207,30 @@ pub struct Args {
     /// Accepted for scripts; ZAFFRE_LOG in --additional-operator-env-vars says how much is said
     #[arg(long, global = true, hide = true)]
     pub enable_ci_debug_output: bool,
+    /// Accepted for scripts; control planes run this operator's own image, of which there are no exceptions
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_cpo_overrides: bool,
+    /// Accepted for scripts; nothing is sent anywhere
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_uwm_telemetry_remote_write: bool,
+    /// Accepted for scripts; risks of updates that need the management cluster's metrics stay unknown
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_cvo_management_cluster_metrics_access: bool,
+    /// Accepted for scripts; etcd has no definitions of its own
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub exclude_etcd: bool,
+    /// Refused: audit logs are not kept
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_audit_log_persistence: bool,
+    /// Refused: monitors are those of monitoring.coreos.com
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub rhobs_monitoring: bool,
+    /// Refused: nodes come from NodePools
+    #[arg(long, global = true, hide = true, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_standalone_karpenter_operator: bool,
+    /// Refused: nobody asks it
+    #[arg(long, global = true, hide = true, value_name = "URL")]
+    pub cvo_prometheus_url: Option<String>,
     /// Environment of the operator (repeatable)
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',')]
     pub additional_operator_env_vars: Vec<(String, String)>,

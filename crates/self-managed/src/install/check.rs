@@ -25,9 +25,41 @@ impl Args {
                 "it is at most 24h",
             ));
         }
+        self.absent()?;
         self.private()?;
         self.dns()?;
         self.scaling()
+    }
+
+    /// Flags of features that are not there, and whose absence somebody would notice too late.
+    fn absent(&self) -> Result<(), Refused> {
+        let url = self.cvo_prometheus_url.as_deref();
+        let table = [
+            (
+                "--enable-audit-log-persistence",
+                self.enable_audit_log_persistence,
+                "audit logs would go with their pods; leave it out, and collect the containers' logs",
+            ),
+            (
+                "--rhobs-monitoring",
+                self.rhobs_monitoring,
+                "nobody would collect the metrics; leave it out, and use --platform-monitoring",
+            ),
+            (
+                "--enable-standalone-karpenter-operator",
+                self.enable_standalone_karpenter_operator,
+                "no nodes would come; leave it out, and use NodePools with spec.autoScaling",
+            ),
+            (
+                "--cvo-prometheus-url",
+                url.is_some(),
+                "nobody would ask it; leave it out: risks of updates that need its metrics stay unknown",
+            ),
+        ];
+        match table.iter().find(|(_, given, _)| *given) {
+            Some((flag, _, fix)) => Err(Refused::value(flag, url.unwrap_or("true"), fix)),
+            None => Ok(()),
+        }
     }
 
     fn private(&self) -> Result<(), Refused> {

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-const NAME: &str = "external-dns";
+pub(super) const NAME: &str = "external-dns";
 const CREDENTIALS: &str = "external-dns-credentials";
 
 impl Args {

@@ -7,10 +7,12 @@ mod definitions;
 mod dns;
 mod monitoring;
 mod operator;
+mod removal;
 mod webhooks;
 
 pub use args::{Args, MetricsSet, Monitoring, Outputs, PrivatePlatform, Scope};
 pub use definitions::only_if_absent;
+pub use removal::{Removal, removal};
 
 use crate::documents::sorted;
 use crate::flags::Refused;
@@ -21,6 +23,15 @@ use std::fmt;
 
 /// Field manager of what is installed.
 pub const MANAGER: &str = "hypershift";
+/// Where the front of all clusters of the managed flavour is.
+pub const SHARED_INGRESS: &str = "hypershift-sharedingress";
+const SHARED_ROLE: &str = "sharedingress-config-generator";
+/// Authorities that --additional-trust-bundle brings.
+const USER_BUNDLE: &str = "user-ca-bundle";
+/// Authorities of the management cluster; OpenShift fills it.
+const TRUSTED: &str = "openshift-config-managed-trusted-ca-bundle";
+/// Where both have them.
+const BUNDLE: &str = "ca-bundle.crt";
 /// Pods of hosted control planes: the dearer, the later they go when nodes run full. The third says whether others are
 /// sent away to make room.
 const PRIORITIES: [(&str, i32, bool); 4] = [
@@ -110,12 +121,12 @@ impl Args {
     fn bundles(&self, inputs: &Inputs) -> Vec<Value> {
         let mut all = Vec::new();
         if let Some(bundle) = &inputs.trust_bundle {
-            all.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca-bundle.crt": bundle},
-                "metadata": {"name": "user-ca-bundle", "namespace": self.namespace}}));
+            all.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {BUNDLE: bundle},
+                "metadata": {"name": USER_BUNDLE, "namespace": self.namespace}}));
         }
         // OpenShift fills it with what the management cluster trusts.
         all.push(json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "openshift-config-managed-trusted-ca-bundle", "namespace": self.namespace,
+            "metadata": {"name": TRUSTED, "namespace": self.namespace,
                 "labels": {"config.openshift.io/inject-trusted-cabundle": "true"}}}));
         all
     }
@@ -125,7 +136,7 @@ impl Args {
         if !self.is_aro() {
             return Vec::new();
         }
-        let (name, role) = ("hypershift-sharedingress", "sharedingress-config-generator");
+        let (name, role) = (SHARED_INGRESS, SHARED_ROLE);
         vec![
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
                 "labels": {"hypershift.openshift.io/component": "sharedingress"}}}),

@@ -2,12 +2,18 @@
 
 use super::access::OPERATOR;
 use super::args::{Args, PrivatePlatform};
-use super::{Inputs, Monitoring, webhooks};
+use super::{BUNDLE, Inputs, Monitoring, TRUSTED, USER_BUNDLE, webhooks};
 use serde_json::{Value, json};
 
 pub(super) const AZURE_CREDENTIALS: &str = "hypershift-operator-azure-credentials";
 pub(super) const SCALE_CREDENTIALS: &str = "hypershift-operator-scale-from-zero-credentials";
 const SCALE_MOUNT: &str = "/etc/scale-from-zero";
+/// Authorities of the image itself, whichever system it is made of.
+const IMAGE_TRUST: &str = "/etc/pki/tls/certs:/etc/ssl/certs";
+/// What the management cluster trusts.
+const CLUSTER_TRUST: &str = "/etc/trust/cluster";
+/// What --additional-trust-bundle names.
+const USER_TRUST: &str = "/etc/trust/user";
 
 fn plain(name: &str, value: &str) -> Value {
     json!({"name": name, "value": value})
@@ -64,7 +70,12 @@ impl Args {
         args
     }
 
-    fn env(&self, image: &str) -> Vec<Value> {
+    fn env(&self, image: &str, inputs: &Inputs) -> Vec<Value> {
+        // Directories add up where a file (SSL_CERT_FILE) would be all that is trusted: Azure's own authorities stay.
+        let mut trust = format!("{IMAGE_TRUST}:{CLUSTER_TRUST}");
+        if inputs.trust_bundle.is_some() {
+            trust = format!("{trust}:{USER_TRUST}");
+        }
         let mut env = vec![
             field("MY_NAMESPACE", "metadata.namespace"),
             field("POD_NAME", "metadata.name"),
@@ -73,6 +84,7 @@ impl Args {
             plain("CERT_ROTATION_SCALE", &self.cert_rotation_scale),
             plain("ENABLE_ETCD_RECOVERY", if self.enable_etcd_recovery { "1" } else { "0" }),
             plain("PLATFORMS_INSTALLED", "Azure"),
+            plain("SSL_CERT_DIR", &trust),
         ];
         let mut set = |name: &str, value: &Option<String>| {
             if let Some(v) = value {
@@ -130,13 +142,12 @@ impl Args {
             let name = self.scale_from_zero_secret.as_deref().unwrap_or(SCALE_CREDENTIALS);
             all.push(Mount { name: "scale-from-zero", at: SCALE_MOUNT, source: secret(name) });
         }
-        let trust = match inputs.trust_bundle {
-            Some(_) => json!({"configMap": {"name": "user-ca-bundle"}}),
-            None => {
-                json!({"configMap": {"name": "openshift-config-managed-trusted-ca-bundle", "optional": true}})
-            }
-        };
-        all.push(Mount { name: "trusted-ca", at: "/etc/pki/ca-trust/extracted/pem", source: trust });
+        // In directories of their own: over those of the image, an empty ConfigMap would hide every authority there is.
+        let bundle = |name: &str, optional: bool| json!({"configMap": {"name": name, "optional": optional, "items": [{"key": BUNDLE, "path": "ca-bundle.pem"}]}});
+        all.push(Mount { name: "trusted-ca", at: CLUSTER_TRUST, source: bundle(TRUSTED, true) });
+        if inputs.trust_bundle.is_some() {
+            all.push(Mount { name: "user-ca", at: USER_TRUST, source: bundle(USER_BUNDLE, false) });
+        }
         all
     }
 
@@ -175,7 +186,7 @@ impl Args {
                 "imagePullPolicy": self.image_pull_policy,
                 "command": ["/usr/bin/zaffre", "serve", "hypershift-operator"],
                 "args": self.command_line(),
-                "env": self.env(image),
+                "env": self.env(image, inputs),
                 "ports": ports,
                 "livenessProbe": probe("/healthz", 60),
                 "readinessProbe": probe("/readyz", 10),

@@ -162,6 +162,11 @@ fn history(cluster: &Value) -> (Option<Version>, Option<String>) {
     (done.max(), going)
 }
 
+/// The newest version that a cluster has completed; its nodes are never newer.
+pub fn completed(cluster: &Value) -> Option<Version> {
+    history(cluster).0
+}
+
 /// Checks that hold for clusters and pools alike.
 fn common(facts: &Facts, object: &Value, kind: &str) -> Vec<Check> {
     let mut out = Vec::new();

@@ -118,7 +118,7 @@ pub struct How {
     /// Show what would be done, do nothing; exit status 2 if there is anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Text for people; json: a plan as one document, a run as one event per line
+    /// Text for people; json: a plan as one document, a run as one event per line; yaml: the same as YAML documents
     #[arg(short, long, value_enum, default_value_t = Shown::Text)]
     pub output: Shown,
     /// Say nothing but the result and errors
@@ -133,6 +133,7 @@ pub struct How {
 pub enum Shown {
     Text,
     Json,
+    Yaml,
 }
 
 /// Identities of a self-managed cluster on Azure

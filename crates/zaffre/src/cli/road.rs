@@ -88,6 +88,9 @@ pub struct UninstallArgs {
     /// Also the definitions, and with them every object of these kinds; refused while there are clusters
     #[arg(long)]
     pub crds: bool,
+    /// How long the namespace may take to go
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = self_managed::flags::duration)]
+    pub timeout: String,
 }
 
 /// Where streams of releases are looked up.
@@ -183,6 +186,24 @@ pub struct DestroyClusterArgs {
     pub preserve_resource_group: bool,
     #[command(flatten)]
     pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct VersionArgs {
+    #[command(flatten)]
+    pub management: Management,
+    /// Print only what --version-check compares: the version that this program was built as
+    #[arg(long, conflicts_with_all = ["output", "client_only"])]
+    pub commit_only: bool,
+    /// Ask no cluster
+    #[arg(long)]
+    pub client_only: bool,
+    /// Namespace of the operators
+    #[arg(long, value_name = "NAME", default_value = "hypershift")]
+    pub namespace: String,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -301,6 +322,12 @@ pub struct DumpArgs {
     /// Also the guest: its objects, and logs of its system's pods
     #[arg(long)]
     pub dump_guest_cluster: bool,
+    /// The same, through the Service of its API server in place of its public address: where Services are reached, as in a pod
+    #[arg(long, conflicts_with = "dump_guest_cluster")]
+    pub dump_guest_cluster_through_kube_service: bool,
+    /// Accepted for scripts; Azure has no agents
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub agent_namespace: Option<String>,
     /// At most this much of each log
     #[arg(long, value_name = "MIB", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub log_limit_mib: u16,

@@ -8,6 +8,7 @@ mod progress;
 mod say;
 mod shared;
 
+use crate::cli::Format;
 use crate::cli::prereqs::{self as cli, How, Shown};
 use crate::{output, road};
 use account::Azure;
@@ -25,7 +26,7 @@ use serde_json::json;
 use std::process::ExitCode;
 
 /// There are changes that nobody made yet.
-const CHANGES: u8 = 2;
+pub const CHANGES: u8 = 2;
 
 pub async fn create(what: cli::Create, dry: bool) -> anyhow::Result<ExitCode> {
     match what {
@@ -111,7 +112,8 @@ fn show(title: &str, survey: &Survey, format: Shown) -> anyhow::Result<ExitCode>
     let picture = Picture { title, plan: &steps, kept: &survey.kept, extras: &survey.extras };
     match format {
         Shown::Text => output::line(picture.text().trim_end()),
-        Shown::Json => output::line(&serde_json::to_string_pretty(&picture.json())?),
+        Shown::Json => output::value(Format::Json, &picture.json())?,
+        Shown::Yaml => output::value(Format::Yaml, &picture.json())?,
     }
     let nothing = steps.is_empty() && !extras::changes(&survey.extras);
     Ok(if nothing { ExitCode::SUCCESS } else { ExitCode::from(CHANGES) })
@@ -120,10 +122,10 @@ fn show(title: &str, survey: &Survey, format: Shown) -> anyhow::Result<ExitCode>
 /// Says how it went; an error if not all of it went well.
 fn finish(title: &str, outcome: &Outcome, beside: &[(String, Error)], how: &How) -> anyhow::Result<()> {
     let failures = say::failures(&outcome.report, beside);
-    if how.output == Shown::Json {
+    if how.output != Shown::Text {
         let kept = &outcome.survey.kept;
         let event = json!({"event": "summary", "good": outcome.is_good() && beside.is_empty(), "failures": failures.json, "kept": kept});
-        output::line(&event.to_string());
+        output::event(how.output, &event);
     } else {
         for line in &failures.text {
             output::note(line);
@@ -201,9 +203,9 @@ async fn infra(a: cli::InfraArgs, dry: bool) -> anyhow::Result<ExitCode> {
             }
         }
         None if a.how.output == Shown::Text => output::line(text.trim_end()),
-        None => output::line(
-            &json!({"event": "result", "infra": serde_saphyr::from_str::<serde_json::Value>(&text)?})
-                .to_string(),
+        None => output::event(
+            a.how.output,
+            &json!({"event": "result", "infra": serde_saphyr::from_str::<serde_json::Value>(&text)?}),
         ),
     }
     Ok(ExitCode::SUCCESS)
@@ -236,9 +238,9 @@ pub async fn doctor(what: cli::Doctor) -> anyhow::Result<ExitCode> {
     };
     let findings = examine(&client, &x).await;
     let blockers = findings.iter().filter(|f| f.level == Level::Blocker).count();
-    if a.output == Shown::Json {
-        let all = json!({"findings": findings, "blockers": blockers});
-        output::line(&serde_json::to_string_pretty(&all)?);
+    if a.output != Shown::Text {
+        let format = if a.output == Shown::Yaml { Format::Yaml } else { Format::Json };
+        output::value(format, &json!({"findings": findings, "blockers": blockers}))?;
     } else {
         for f in &findings {
             let sign = match f.level {

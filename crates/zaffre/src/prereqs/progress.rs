@@ -17,7 +17,8 @@ enum Mode {
     Silent,
     Lines,
     Bars,
-    Json,
+    /// For programs.
+    Events(Shown),
 }
 
 struct Bars {
@@ -74,7 +75,7 @@ fn result(r: &StepResult) -> &'static str {
 impl Progress {
     pub fn new(how: &How) -> Progress {
         let mode = match (how.output, how.quiet) {
-            (Shown::Json, _) => Mode::Json,
+            (shown @ (Shown::Json | Shown::Yaml), _) => Mode::Events(shown),
             (_, true) => Mode::Silent,
             _ if std::io::stderr().is_terminal() => Mode::Bars,
             _ => Mode::Lines,
@@ -97,9 +98,9 @@ impl Progress {
             Event::Started(step) if step.action != Action::Keep => self.started(&mut s, step),
             Event::Finished(step, r) if step.action != Action::Keep => self.finished(&mut s, step, r),
             Event::Waiting { id, why, pause } => match self.mode {
-                Mode::Json => output::line(
-                    &json!({"event": "waiting", "id": id, "why": why, "seconds": pause.as_secs_f64()})
-                        .to_string(),
+                Mode::Events(shown) => output::event(
+                    shown,
+                    &json!({"event": "waiting", "id": id, "why": why, "seconds": pause.as_secs_f64()}),
                 ),
                 Mode::Lines => output::note(&format!("waiting  {id}  ({why})")),
                 Mode::Bars => {
@@ -110,10 +111,10 @@ impl Progress {
                 Mode::Silent => {}
             },
             Event::Extra(e) => match self.mode {
-                Mode::Json => {
+                Mode::Events(shown) => {
                     let event =
                         json!({"event": "finished", "do": e.act, "what": e.what, "result": e.act.done()});
-                    output::line(&event.to_string());
+                    output::event(shown, &event);
                 }
                 Mode::Lines => output::note(&format!("{:<8} {}", e.act.done(), e.what)),
                 Mode::Bars => {
@@ -133,10 +134,10 @@ impl Progress {
         s.begun = Instant::now();
         s.expected = times::expected(plan);
         match self.mode {
-            Mode::Json => output::line(
+            Mode::Events(shown) => output::event(
+                shown,
                 &json!({"event": "planned", "steps": s.total, "kept": plan.steps.len() - s.total,
-                    "expectedSeconds": s.expected.as_secs_f64()})
-                .to_string(),
+                    "expectedSeconds": s.expected.as_secs_f64()}),
             ),
             Mode::Lines if s.total == 0 => output::note("nothing to do: all is as wanted"),
             Mode::Lines => {
@@ -157,9 +158,9 @@ impl Progress {
     fn started(&self, s: &mut State, step: &Step) {
         s.started.insert(step.id.to_string(), Instant::now());
         match self.mode {
-            Mode::Json => output::line(
-                &json!({"event": "started", "do": verb(&step.action), "id": step.id}).to_string(),
-            ),
+            Mode::Events(shown) => {
+                output::event(shown, &json!({"event": "started", "do": verb(&step.action), "id": step.id}))
+            }
             Mode::Bars => {
                 if let Some(b) = &mut s.bars {
                     let bar = b.all.insert_before(&b.overall, ProgressBar::new_spinner());
@@ -178,14 +179,14 @@ impl Progress {
         s.done += 1;
         let took = s.started.remove(step.id.as_str()).map(|t| t.elapsed()).unwrap_or_default();
         match self.mode {
-            Mode::Json => {
+            Mode::Events(shown) => {
                 let mut event = json!({"event": "finished", "do": verb(&step.action), "id": step.id,
                     "result": result(r), "seconds": took.as_secs_f64()});
                 if let StepResult::Failed(e) = r {
                     event["code"] = e.code().into();
                     event["message"] = e.to_string().into();
                 }
-                output::line(&event.to_string());
+                output::event(shown, &event);
             }
             Mode::Lines => {
                 output::note(&format!(

@@ -50,9 +50,9 @@ pub async fn oidc_issuer(a: OidcIssuerArgs, dry: bool) -> anyhow::Result<ExitCod
 }
 
 fn told(p: &Published, how: &How) {
-    if how.output == Shown::Json {
+    if how.output != Shown::Text {
         let event = json!({"event": "result", "issuerURL": p.url, "kid": p.kid, "published": p.kids});
-        return output::line(&event.to_string());
+        return output::event(how.output, &event);
     }
     if how.quiet {
         return;

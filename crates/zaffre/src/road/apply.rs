@@ -81,6 +81,24 @@ impl Applier {
         }
     }
 
+    async fn found(&self, object: &Value) -> anyhow::Result<Option<DynamicObject>> {
+        if !self.is_served(object) {
+            return Ok(None);
+        }
+        let found = self.api(object)?.get_opt(text(&object["metadata"]["name"])).await;
+        found.with_context(|| format!("cannot look for {}", named(object)))
+    }
+
+    pub async fn is_there(&self, object: &Value) -> anyhow::Result<bool> {
+        Ok(self.found(object).await?.is_some())
+    }
+
+    /// Whether it is there because we applied it.
+    pub async fn is_ours(&self, object: &Value) -> anyhow::Result<bool> {
+        let managers = self.found(object).await?.and_then(|o| o.metadata.managed_fields).unwrap_or_default();
+        Ok(managers.iter().any(|m| m.manager == self.params.field_manager))
+    }
+
     /// Takes it away if it is there; whether it was.
     pub async fn delete(&self, object: &Value) -> anyhow::Result<bool> {
         if !self.is_served(object) {

@@ -1,5 +1,6 @@
 //! `zaffre create cluster azure`.
 
+use super::again::Tries;
 use super::apply::{Applier, named};
 use super::releases::Shelf;
 use super::{inputs, reach, ssh};
@@ -10,15 +11,16 @@ use anyhow::{Context, bail};
 use apis::hypershift::HostedCluster;
 use apis::names::label;
 use clock::Random;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::ListParams;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use self_managed::cluster::{Args, Inputs};
-use self_managed::documents;
 use self_managed::infra::Infra;
 use self_managed::stream::Stream;
+use self_managed::{Refused, documents};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -35,7 +37,8 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
     let (subscription, tenant) = prereqs::account_names(&account)?;
     if what.renders() {
         let objects = what.objects(&read(&what, infra_of(&what)?, subscription, tenant)?)?;
-        return render(&what, objects);
+        render(&what, objects)?;
+        return Ok(ExitCode::from(if dry { prereqs::CHANGES } else { 0 }));
     }
     let client = reach(&management).await?;
     absent(&client, &what).await?;
@@ -50,6 +53,7 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
         output::note(&format!("release  {image}"));
         (what.release_image, what.release_stream) = (Some(image), None);
     }
+    same_arch(&client, &what).await?;
     let infra = match &what.infra_json {
         Some(_) => infra_of(&what)?,
         None => Box::pin(made(&what, account)).await?,
@@ -114,7 +118,7 @@ fn read(what: &Args, infra: Infra, subscription: String, tenant: String) -> anyh
     })
 }
 
-fn render(what: &Args, mut objects: Vec<Value>) -> anyhow::Result<ExitCode> {
+fn render(what: &Args, mut objects: Vec<Value>) -> anyhow::Result<()> {
     if !what.render_sensitive {
         objects.retain(|o| !documents::is_secret(o));
     }
@@ -123,15 +127,15 @@ fn render(what: &Args, mut objects: Vec<Value>) -> anyhow::Result<ExitCode> {
         Some(path) => prereqs::write_private(path, &text)?,
         None => output::line(text.trim_end()),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 async fn absent(client: &Client, what: &Args) -> anyhow::Result<()> {
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
-    match api.get_opt(&what.name).await {
+    match Tries::of_a_person().ask(async || api.get_opt(&what.name).await).await {
         Ok(None) => Ok(()),
         Ok(Some(_)) => bail!(
-            "HostedCluster {}/{} is there already: choose another --name, or `zaffre destroy cluster azure --name {0}` first",
+            "HostedCluster {}/{} is there already: choose another --name, or `zaffre destroy cluster azure --namespace {0} --name {1}` first",
             what.namespace,
             what.name
         ),
@@ -161,6 +165,38 @@ async fn same_version(client: &Client) -> anyhow::Result<()> {
             all.join(", ")
         ),
     }
+}
+
+/// Whether the pods of the control plane run where they are to run: they are of the release, as the nodes of the cluster are.
+async fn same_arch(client: &Client, what: &Args) -> anyhow::Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    let nodes = Tries::of_a_person().ask(async || api.list(&ListParams::default().limit(500)).await).await;
+    let nodes =
+        nodes.context("cannot list the management cluster's nodes, for their architecture (--arch)")?;
+    let of = |n: Node| n.status?.node_info.map(|i| i.architecture);
+    let there: BTreeSet<String> = nodes.items.into_iter().filter_map(of).collect();
+    let arch = what.arch.as_str();
+    // A cluster that says nothing of its nodes refuses nothing.
+    if there.is_empty() || there.contains(arch) {
+        return Ok(());
+    }
+    let image = what.release_image.as_deref().unwrap_or_default();
+    let pull_secret = inputs::text("--pull-secret", &what.pull_secret)?;
+    let shelf = Shelf::new(&pull_secret, Default::default()).await.context("--pull-secret")?;
+    let nodes = there.into_iter().collect::<Vec<_>>().join(", ");
+    let multi = shelf.is_multi_arch(image).await.with_context(|| {
+        format!(
+            "the management cluster's nodes are {nodes}, and --arch is {arch}: that needs a multi-arch release, and {image} cannot be read"
+        )
+    })?;
+    if multi {
+        return Ok(());
+    }
+    let fix = format!(
+        "the management cluster's nodes are {nodes}, and {image} is for one architecture only: use --arch {}, or a multi-arch release (--release-stream {STREAM})",
+        nodes.split(", ").next().unwrap_or_default()
+    );
+    Err(Refused::value("--arch", arch, &fix).into())
 }
 
 /// Infrastructure that is made now, as `create infra azure` makes it.

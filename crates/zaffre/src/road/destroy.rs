@@ -45,7 +45,8 @@ pub async fn destroy(args: DestroyClusterArgs, dry: bool) -> anyhow::Result<Exit
         if found.is_some() && infra.how.output == Shown::Text {
             output::line(&format!("- HostedCluster {}/{}", args.namespace, args.name));
         }
-        return prereqs::destroy(cli::Destroy::Infra(cli::On::Azure(infra)), true).await;
+        let code = prereqs::destroy(cli::Destroy::Infra(cli::On::Azure(infra)), true).await?;
+        return Ok(if found.is_some() { ExitCode::from(prereqs::CHANGES) } else { code });
     }
     if let Some(hc) = &found {
         let private = hc.spec.shared.platform.azure.as_ref().is_some_and(|a| a.topology().is_private());

@@ -7,11 +7,12 @@ use crate::cli::road::{HelmArgs, InstallArgs, InstallHow, RenderArgs, TextFormat
 use crate::output;
 use anyhow::{Context, bail};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::wait::{Condition, await_condition, conditions};
 use kube::{Api, Client};
-use self_managed::documents;
-use self_managed::install::{Args, Inputs, MANAGER, Objects, Scope, only_if_absent};
+use self_managed::install::{Args, Inputs, MANAGER, Objects, Scope, only_if_absent, removal};
+use self_managed::{Refused, documents};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -155,21 +156,26 @@ async fn resources(client: &Client, args: &Args, objects: &Objects, wait: bool) 
 
 fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
     if how.template && how.outputs.is_some() {
-        bail!(
-            "--template cannot be used with --outputs: a template holds both halves; leave one of them out"
-        );
+        let fix = "a template holds both halves; leave one of them out";
+        return Err(Refused::together("--template", "--outputs", fix).into());
     }
     if how.template && !how.render_sensitive {
-        bail!(
-            "--template needs --render-sensitive: a template without its secrets would install nothing that works"
-        );
+        let fix = "a template without its secrets would install nothing that works";
+        return Err(Refused::needs("--template", "--render-sensitive", fix).into());
     }
     let mut args = args.clone();
+    let mut files = read(&args)?;
+    let mut parameters = Vec::new();
     if how.template {
-        args.namespace = "${NAMESPACE}".into();
-        args.hypershift_image = "${OPERATOR_IMAGE}".into();
+        let mut parameter = |name: &str, value: String| {
+            parameters.push(json!({"name": name, "value": value, "required": true}));
+            format!("${{{name}}}")
+        };
+        args.namespace = parameter("NAMESPACE", args.namespace);
+        let image = files.image.unwrap_or_else(|| args.hypershift_image.clone());
+        files.image = Some(parameter("OPERATOR_IMAGE", image));
     }
-    let Objects { definitions, resources } = args.objects(&read(&args)?)?;
+    let Objects { definitions, resources } = args.objects(&files)?;
     let mut all = match how.outputs.unwrap_or(Scope::All) {
         Scope::All => [definitions, resources].concat(),
         Scope::Crds => definitions,
@@ -179,10 +185,8 @@ fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
         all.retain(|o| !documents::is_secret(o));
     }
     if how.template {
-        let parameter = |name: &str, value: &str| json!({"name": name, "value": value, "required": true});
         all = vec![json!({"apiVersion": "template.openshift.io/v1", "kind": "Template",
-            "metadata": {"name": "hypershift-operator-template"}, "objects": all,
-            "parameters": [parameter("NAMESPACE", "hypershift"), parameter("OPERATOR_IMAGE", "quay.io/zaffre/zaffre:latest")]})];
+            "metadata": {"name": "hypershift-operator-template"}, "objects": all, "parameters": parameters})];
     }
     let text = match how.format {
         TextFormat::Yaml => documents::joined(&all)?,
@@ -200,9 +204,11 @@ fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
 
 fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
     let mut args = args.clone();
-    let image = std::mem::replace(&mut args.hypershift_image, "{{ .Values.image }}".into());
+    let mut files = read(&args)?;
+    let image =
+        files.image.replace("{{ .Values.image }}".into()).unwrap_or_else(|| args.hypershift_image.clone());
     args.namespace = "{{ .Release.Namespace }}".into();
-    let Objects { definitions, mut resources } = args.objects(&read(&args)?)?;
+    let Objects { definitions, mut resources } = args.objects(&files)?;
     // A chart is passed around: what is secret stays out of it.
     let secrets: Vec<String> = resources.iter().filter(|o| documents::is_secret(o)).map(named).collect();
     resources.retain(|o| !documents::is_secret(o));
@@ -243,32 +249,80 @@ fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub async fn uninstall(a: crate::cli::road::UninstallArgs) -> anyhow::Result<()> {
-    let UninstallArgs { management, namespace, crds } = a;
-    let client = reach(&management).await?;
-    let mut args = Args::of(&[])?;
-    args.namespace = namespace;
-    let Objects { definitions, resources } = args.objects(&Inputs::default())?;
+pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
+    let client = reach(&args.management).await?;
+    let (resources, definitions) = removal(&args.namespace)?;
     let applier = Applier::new(client.clone(), MANAGER).await?;
-    if crds {
-        let left = clusters(&client).await?;
-        if !left.is_empty() {
-            bail!(
-                "there are hosted clusters, and --crds would delete them without taking anything away in Azure: {}. \
-                 Run `zaffre destroy cluster azure` for each first",
-                left.join(", ")
-            );
-        }
+    let left = clusters(&client).await?;
+    if args.crds && !left.is_empty() {
+        bail!(
+            "there are hosted clusters, and --crds would delete them without taking anything away in Azure: {}. \
+             Run `zaffre destroy cluster azure` for each first",
+            left.join(", ")
+        );
     }
     let mut gone = 0;
-    for object in resources.iter().rev() {
-        gone += usize::from(applier.delete(object).await?);
+    let mut homes = Vec::new();
+    let (mut needed, mut foreign) = (Vec::new(), Vec::new());
+    for one in &resources {
+        let object = &one.object;
+        if one.for_clusters && !left.is_empty() {
+            if applier.is_there(object).await? {
+                needed.push(named(object));
+            }
+            continue;
+        }
+        if one.common_name && !applier.is_ours(object).await? {
+            if applier.is_there(object).await? {
+                foreign.push(named(object));
+            }
+            continue;
+        }
+        let was_there = applier.delete(object).await?;
+        gone += usize::from(was_there);
+        if was_there && object["kind"] == "Namespace" {
+            homes.push(text(&object["metadata"]["name"]));
+        }
     }
-    for definition in definitions.iter().filter(|d| crds && !only_if_absent(d)) {
+    for definition in definitions.iter().filter(|d| args.crds && !only_if_absent(d)) {
         gone += usize::from(applier.delete(definition).await?);
     }
     output::note(&format!("deleted  {gone} objects"));
+    if !needed.is_empty() {
+        output::note(&format!(
+            "kept     {}: {} cannot do without; run it again when they are gone",
+            needed.join(", "),
+            left.join(", ")
+        ));
+    }
+    if !foreign.is_empty() {
+        output::note(&format!("kept     {}: `zaffre install` did not make it", foreign.join(", ")));
+    }
+    for home in homes {
+        vanished(&client, home, &args.timeout).await?;
+    }
     Ok(())
+}
+
+/// Waits until a namespace is gone; whoever installs again at once would otherwise install into one that is going.
+async fn vanished(client: &Client, name: &str, limit: &str) -> anyhow::Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let there = api.get_opt(name).await.context("cannot look for the namespace")?;
+    let uid = there.and_then(|n| n.metadata.uid).unwrap_or_default();
+    let waiting = await_condition(api.clone(), name, conditions::is_deleted(&uid));
+    let patience = apis::duration::go_duration(limit).and_then(|d| Duration::try_from(d).ok());
+    if let Ok(met) = tokio::time::timeout(patience.unwrap_or(PATIENCE), waiting).await {
+        met.with_context(|| format!("cannot watch namespace {name}"))?;
+        output::note(&format!("gone     namespace {name}"));
+        return Ok(());
+    }
+    let now = api.get_opt(name).await.ok().flatten().and_then(|n| n.status?.conditions).unwrap_or_default();
+    let holds = now.into_iter().filter(|c| c.status == "True").filter_map(|c| c.message);
+    let holds: Vec<String> = holds.collect();
+    bail!(
+        "namespace {name} is not gone after {limit} (--timeout): {}. Everything else is deleted; the same command goes on waiting",
+        if holds.is_empty() { "nothing says why".to_owned() } else { holds.join("; ") }
+    )
 }
 
 async fn clusters(client: &Client) -> anyhow::Result<Vec<String>> {

@@ -42,18 +42,39 @@ fn to_this_machine(cluster: &mut Value, port: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn forwarded(client: &Client, hc: &HostedCluster, cluster: &mut Value) -> anyhow::Result<()> {
+/// Leads to the Service, by the name that the certificate has for it.
+fn to_service(cluster: &mut Value, plane: &str, port: i32) {
+    cluster["server"] = json!(format!("https://{API}.{plane}.svc:{port}"));
+    cluster["tls-server-name"] = json!(API);
+}
+
+/// Namespace and port of the Service that a cluster's API server is behind.
+async fn service(client: &Client, hc: &HostedCluster, flag: &str) -> anyhow::Result<(String, i32)> {
     let meta = &hc.metadata;
     let (namespace, name) =
         (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
     let plane = apis::naming::control_plane_namespace(namespace, name);
     let services: Api<Service> = Api::namespaced(client.clone(), &plane);
-    let service = services
-        .get(API)
-        .await
-        .with_context(|| format!("cannot read Service {plane}/{API} (--port-forward)"))?;
+    let service =
+        services.get(API).await.with_context(|| format!("cannot read Service {plane}/{API} ({flag})"))?;
     let port = service.spec.and_then(|s| s.ports).and_then(|p| p.first().map(|p| p.port));
     let port = port.with_context(|| format!("Service {plane}/{API} has no port"))?;
+    Ok((plane, port))
+}
+
+/// For those who are where Services are reached.
+pub(super) async fn through_service(
+    client: &Client,
+    hc: &HostedCluster,
+    cluster: &mut Value,
+) -> anyhow::Result<()> {
+    let (plane, port) = service(client, hc, "--dump-guest-cluster-through-kube-service").await?;
+    to_service(cluster, &plane, port);
+    Ok(())
+}
+
+async fn forwarded(client: &Client, hc: &HostedCluster, cluster: &mut Value) -> anyhow::Result<()> {
+    let (plane, port) = service(client, hc, "--port-forward").await?;
     to_this_machine(cluster, port)?;
     output::note(&format!("first: kubectl port-forward -n {plane} service/{API} {port}"));
     Ok(())
@@ -125,5 +146,10 @@ mod tests {
             json!({"server": "https://localhost:6443", "tls-server-name": "api.demo.hypershift.local"})
         );
         assert!(to_this_machine(&mut json!({"server": "x y"}), 1).is_err());
+        to_service(&mut cluster, "clusters-demo", 6443);
+        assert_eq!(
+            cluster,
+            json!({"server": "https://kube-apiserver.clusters-demo.svc:6443", "tls-server-name": "kube-apiserver"})
+        );
     }
 }

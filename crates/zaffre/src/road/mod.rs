@@ -1,5 +1,6 @@
 //! The self-managed road: flags become objects in `self-managed`, and objects are printed or applied here.
 
+mod again;
 mod apply;
 mod cluster;
 mod destroy;
@@ -12,6 +13,7 @@ pub mod releases;
 mod ssh;
 mod status;
 mod upgrade;
+mod version;
 mod watch;
 
 pub use cluster::create as create_cluster;
@@ -22,6 +24,7 @@ pub use kubeconfig::create as create_kubeconfig;
 pub use nodepool::create as create_nodepool;
 pub use status::status;
 pub use upgrade::upgrade;
+pub use version::version;
 
 use crate::cli::road::Management;
 use crate::reach::{self, Otherwise};

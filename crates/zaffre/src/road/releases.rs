@@ -3,7 +3,7 @@
 use crate::serve::ground::azure_account;
 use anyhow::{Context, bail};
 use apis::hypershift::HostedCluster;
-use azure::oci::{Images, Logins, Mirror, Mirrors, Reference};
+use azure::oci::{Images, Logins, Mirror, Mirrors, Reference, Shape};
 use azure::{Env, Http, HttpOptions, Timing};
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Secret;
@@ -61,6 +61,12 @@ impl Shelf {
 
     pub async fn payload(&self, image: &str) -> Result<Arc<Payload>, release::Error> {
         self.releases.payload(&self.images, image).await
+    }
+
+    /// Whether it runs on more than one architecture.
+    pub async fn is_multi_arch(&self, image: &str) -> anyhow::Result<bool> {
+        let at: Reference = image.parse()?;
+        Ok(matches!(self.images.manifest(&at).await?.shape, Shape::Index(_)))
     }
 
     /// The newest release of a stream, as `source` tells of it: a release controller, or a repository's tags.

@@ -4,10 +4,12 @@ use super::reach;
 use crate::cli::Format;
 use crate::cli::road::StatusArgs;
 use crate::output;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use apis::hypershift::{HostedCluster, NodePool};
 use kube::Api;
 use serde_json::{Value, json};
+
+const HEAD: [&str; 5] = ["NAME", "VERSION", "STATE", "NODES", "WAITS FOR"];
 
 fn condition<'a>(object: &'a Value, kind: &str, part: &str) -> &'a str {
     let all = object["status"]["conditions"].as_array().into_iter().flatten();
@@ -55,6 +57,26 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
         let mine: Result<Vec<Value>, _> = mine.map(serde_json::to_value).collect();
         all.push(json!({"cluster": serde_json::to_value(hc)?, "nodePools": mine?}));
     }
+    if let (Some(name), true) = (&args.name, all.is_empty()) {
+        let there = clusters.items.iter().map(|h| {
+            let meta = &h.metadata;
+            let [namespace, name] = [&meta.namespace, &meta.name].map(|v| v.as_deref().unwrap_or_default());
+            format!("{namespace}/{name}")
+        });
+        let there: Vec<String> = there.collect();
+        let place = args
+            .namespace
+            .as_deref()
+            .map_or_else(|| "in any namespace".to_owned(), |n| format!("in namespace {n}"));
+        bail!(
+            "there is no hosted cluster {name} {place}: {}",
+            if there.is_empty() {
+                "there is none at all".to_owned()
+            } else {
+                format!("there are {}", there.join(", "))
+            }
+        );
+    }
     if args.output != Format::Text {
         return output::value(args.output, &json!(all));
     }
@@ -62,8 +84,22 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
         output::line("no hosted clusters; `zaffre create cluster azure --help` says how to make one");
         return Ok(());
     }
+    output::table(&HEAD, &rows(&all));
+    Ok(())
+}
+
+/// How many nodes a pool is to have: a number, or the bounds of the autoscaler.
+pub(super) fn wanted_nodes(pool: &Value) -> String {
+    let (bounds, fixed) = (&pool["spec"]["autoScaling"], &pool["spec"]["replicas"]);
+    match (bounds["min"].as_i64(), bounds["max"].as_i64()) {
+        (min, Some(max)) => format!("{}-{max}", min.unwrap_or(0)),
+        _ => fixed.as_i64().unwrap_or(0).to_string(),
+    }
+}
+
+fn rows(all: &[Value]) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    for one in &all {
+    for one in all {
         let hc = &one["cluster"];
         let state =
             match (condition(hc, "Available", "status"), hc["metadata"]["deletionTimestamp"].is_string()) {
@@ -83,17 +119,41 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<()> {
             },
         ]);
         for pool in one["nodePools"].as_array().into_iter().flatten() {
-            let (want, have) = (&pool["spec"]["replicas"], &pool["status"]["replicas"]);
+            let have = pool["status"]["replicas"].as_i64().unwrap_or(0);
             let ready = condition(pool, "Ready", "status") == "True";
             rows.push(vec![
                 format!("  pool {}", text(pool, "/metadata/name")),
                 text(pool, "/status/version").to_owned(),
                 if ready { "ready" } else { "waiting" }.to_owned(),
-                format!("{}/{}", have.as_i64().unwrap_or(0), want.as_i64().unwrap_or(0)),
+                format!("{have}/{}", wanted_nodes(pool)),
                 if ready { String::new() } else { condition(pool, "Ready", "message").to_owned() },
             ]);
         }
     }
-    output::table(&["NAME", "VERSION", "STATE", "NODES", "WAITS FOR"], &rows);
-    Ok(())
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_and_their_pools_one_line_each() {
+        let conditions = |kind: &str, status: &str, message: &str| json!([{"type": kind, "status": status, "message": message}]);
+        let all = [
+            json!({"cluster": {"metadata": {"namespace": "clusters", "name": "road"}, "status": {
+                    "version": {"history": [{"state": "Partial", "version": "4.21.0"}, {"state": "Completed", "version": "4.20.1"}]},
+                    "conditions": conditions("Available", "True", "")}},
+                "nodePools": [
+                    {"metadata": {"name": "blue"}, "spec": {"replicas": 3}, "status": {"replicas": 2, "version": "4.20.1",
+                        "conditions": conditions("Ready", "False", "1 of 3 machines is being made")}},
+                    {"metadata": {"name": "grows"}, "spec": {"autoScaling": {"min": 1, "max": 5}},
+                        "status": {"replicas": 2, "version": "4.20.1", "conditions": conditions("Ready", "True", "")}}]}),
+            json!({"cluster": {"metadata": {"namespace": "clusters", "name": "new"}, "status": {
+                "conditions": conditions("Available", "False", "etcd is not ready")}}, "nodePools": []}),
+            json!({"cluster": {"metadata": {"namespace": "other", "name": "old", "deletionTimestamp": "2030-01-01T00:00:00Z"}},
+                "nodePools": []}),
+        ];
+        testkit::golden!("status.txt", &(output::columns(&HEAD, &rows(&all)).join("\n") + "\n"));
+    }
 }

@@ -41,6 +41,9 @@ fn help_teaches() {
         "destroy infra",
         "destroy oidc-issuer",
         "destroy managed-identities",
+        "create cluster",
+        "create nodepool",
+        "destroy cluster",
     ] {
         let args: Vec<&str> = std::iter::once("help").chain(what.split(' ')).chain(["azure"]).collect();
         let name = format!("help-{}-azure.txt", what.replace(' ', "-"));
@@ -48,7 +51,18 @@ fn help_teaches() {
         testkit::golden::check(&path, &run(&args), testkit::Mode::from_env())
             .unwrap_or_else(|e| panic!("{e}"));
     }
-    for what in ["upgrade cluster", "upgrade nodepool", "dump cluster", "status", "up", "down"] {
+    for what in [
+        "upgrade cluster",
+        "upgrade nodepool",
+        "dump cluster",
+        "status",
+        "up",
+        "down",
+        "install",
+        "uninstall",
+        "create kubeconfig",
+        "version",
+    ] {
         let args: Vec<&str> = std::iter::once("help").chain(what.split(' ')).collect();
         let name = format!("help-{}.txt", what.replace(' ', "-"));
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

@@ -17,6 +17,7 @@ mod oidc;
 mod operators;
 mod prereqs;
 mod restart;
+mod road;
 mod shared;
 mod upgrade;
 

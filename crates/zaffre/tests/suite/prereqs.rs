@@ -109,6 +109,8 @@ fn plan_create_again_and_destroy() {
     assert_eq!(shown.status.code(), Some(2));
     let plan: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&plan["create"], plan["steps"].as_array().unwrap().len()), (&27.into(), 27));
+    let shown = desk.run(&with(&infra, &["--dry-run", "-o", "yaml"]));
+    assert_eq!(serde_saphyr::from_slice::<Value>(&shown.stdout).unwrap(), plan, "the same plan as YAML");
 
     let events = desk.good(&with(&infra, &["-o", "json", "--output-file", "infra.yaml"]));
     let events: Vec<Value> = events.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -116,6 +118,10 @@ fn plan_create_again_and_destroy() {
     assert_eq!(events.iter().filter(|e| e["result"] == "created").count(), 27);
     assert_eq!(events.last().unwrap()["good"], true);
     assert_eq!(desk.mode("infra.yaml"), 0o600);
+    let events = desk.good(&with(&infra, &["-o", "yaml", "--output-file", "infra.yaml"]));
+    let events: Vec<Value> =
+        events.split("---\n").skip(1).map(|d| serde_saphyr::from_str(d).unwrap()).collect();
+    assert_eq!((&events[0]["event"], &events.last().unwrap()["good"]), (&"planned".into(), &true.into()));
     let printed = desk.good(&with(&infra, &["--quiet"]));
     assert_eq!(printed, std::fs::read_to_string(dir.path().join("infra.yaml")).unwrap());
     assert!(printed.starts_with("baseDomain: example.zaffre.test\nbootImageID: \"\"\n"), "{printed}");

@@ -59,6 +59,13 @@ async fn with_nodes(world: &World, landing: &Landing, name: &str) -> kube::Clien
         good.filter(|c| c["type"] == "Ready" || c["type"] == "AllNodesHealthy").count() == 2
     };
     until(kinds::POOL.api(&world.client(), NAMESPACE), name, "nodes", healthy).await;
+    // Nodes may be there before the last component has reported; upgrades are judged by those, too.
+    let complete = |o: &DynamicObject| {
+        let all = o.data["status"]["conditions"].as_array().into_iter().flatten();
+        let available = all.into_iter().any(|c| c["type"] == "Available" && c["status"] == "True");
+        available && o.data["status"]["controlPlaneVersion"]["history"][0]["state"] == "Completed"
+    };
+    until(kinds::CLUSTER.api(&world.client(), NAMESPACE), name, "complete", complete).await;
     let secrets: Api<Secret> = Api::namespaced(world.client(), NAMESPACE);
     let secret = secrets.get(&format!("{name}-admin-kubeconfig")).await.unwrap();
     let text = String::from_utf8(secret.data.unwrap()["kubeconfig"].0.clone()).unwrap();
@@ -132,6 +139,26 @@ async fn streams(desk: &Desk<'_>, world: &World) {
     );
 }
 
+/// Releases that do not fit: one architecture for a cluster of another, nodes that are newer than their cluster.
+async fn misfits(desk: &Desk<'_>, world: &World) {
+    let release = |version: &str| world.cloud().release(version).unwrap().to_owned();
+    crate::road::inputs(desk.dir);
+    let line = "create cluster azure --name arm --infra-json infra.json --pull-secret pull.json --azure-creds creds.json --arch arm64";
+    let said = desk.exits(2, &format!("{line} --release-image {}", release("4.20.1"))).await;
+    for words in ["--arch \"arm64\"", "nodes are amd64", "for one architecture only: use --arch amd64"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let line = "create nodepool azure --cluster-name land --name odd --render --release-image";
+    let said = desk.exits(2, &format!("{line} {}", release("4.21.0"))).await;
+    assert!(
+        said.contains("--release-image \"4.21.0\"")
+            && said.contains("newer than land, which has completed 4.20.1"),
+        "{said}"
+    );
+    let said = desk.exits(0, &format!("{line} {}", release("4.19.4"))).await;
+    assert!(said.contains("kind: NodePool"), "{said}");
+}
+
 /// A budget that lets no pod go, and a quota without room for one more node: nothing is changed, and the way out is said.
 async fn refusals(desk: &Desk<'_>, world: &World, guest: &kube::Client) {
     let up = "upgrade nodepool land --to 4.20.1";
@@ -195,6 +222,7 @@ async fn two_management_clusters_with_nodes_and_what_upgrades_refuse() {
     env.push(("KUBECONFIG".into(), dir.path().join("kc").display().to_string()));
     let desk = Desk { dir: dir.path(), env };
     Box::pin(streams(&desk, &first)).await;
+    Box::pin(misfits(&desk, &first)).await;
     Box::pin(refusals(&desk, &first, &here)).await;
     listening.drain().await;
     second.stop().await;

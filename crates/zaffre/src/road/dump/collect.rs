@@ -1,5 +1,6 @@
 //! Reading and writing, kind by kind and log by log. Nothing here ends because one thing fails.
 
+use super::super::again::Tries;
 use super::AT_ONCE;
 use super::redact::{is_credential, redact};
 use anyhow::Context;
@@ -29,7 +30,8 @@ pub struct Kinds {
 impl Kinds {
     pub async fn of(client: &Client) -> anyhow::Result<Kinds> {
         // Group by group: one aggregated API that is down must not hide all others.
-        let groups = client.list_api_groups().await.context("cannot ask for the API groups")?;
+        let groups = Tries::of_many().ask(async || client.list_api_groups().await).await;
+        let groups = groups.context("cannot ask for the API groups")?;
         let mut names: Vec<String> = groups.groups.into_iter().map(|g| g.name).collect();
         names.push(String::new());
         let (mut all, mut silent) = (Vec::new(), Vec::new());
@@ -137,7 +139,8 @@ impl Collector {
             None => Api::all(client.clone()),
         };
         let place = namespace.unwrap_or("the guest");
-        let listed = match pods.list(&ListParams::default().limit(5000)).await {
+        let params = ListParams::default().limit(5000);
+        let listed = match Tries::of_many().ask(async || pods.list(&params).await).await {
             Ok(listed) => listed.items,
             Err(e) => return self.failed(&format!("pods of {place}, for their logs"), &e.to_string()),
         };
@@ -190,7 +193,7 @@ async fn log(
         timestamps: true,
         ..LogParams::default()
     };
-    let text = api.logs(pod, &params).await?;
+    let text = Tries::of_many().ask(async || api.logs(pod, &params).await).await?;
     let mut file = made(path)?;
     file.write_all(text.as_bytes())?;
     Ok(true)
@@ -219,7 +222,7 @@ async fn list(api: &Api<DynamicObject>, path: &Path) -> anyhow::Result<bool> {
     let mut file = None;
     let mut count = 0;
     loop {
-        let page = match api.list(&params).await {
+        let page = match Tries::of_many().ask(async || api.list(&params).await).await {
             Ok(page) => page,
             // Served by the definition, and gone by now or not listable after all.
             Err(kube::Error::Api(s)) if count == 0 && matches!(s.code, 404 | 405) => return Ok(false),

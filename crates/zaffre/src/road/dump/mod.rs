@@ -17,6 +17,7 @@ mod archive;
 mod collect;
 mod redact;
 
+use super::again::Tries;
 use super::reach_as;
 use crate::cli::road::DumpArgs;
 use crate::reach;
@@ -24,8 +25,8 @@ use crate::{output, road::kubeconfig};
 use anyhow::{Context, bail};
 use apis::hypershift::HostedCluster;
 use collect::{Collector, Kinds};
-use kube::config::Kubeconfig;
 use kube::{Api, Client};
+use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -61,8 +62,8 @@ pub async fn dump(args: DumpArgs) -> anyhow::Result<ExitCode> {
     let hc = cluster(&client, &args).await?;
     let mut collector = Collector::new(dir.clone(), args.log_limit_mib);
     management(&mut collector, &client, &args).await;
-    match (&hc, args.dump_guest_cluster) {
-        (Some(hc), true) => Box::pin(guest(&mut collector, &client, hc, &args.name)).await,
+    match (&hc, args.dump_guest_cluster || args.dump_guest_cluster_through_kube_service) {
+        (Some(hc), true) => Box::pin(guest(&mut collector, &client, hc, &args)).await,
         (None, true) => {
             collector.failed("the guest", "there is no HostedCluster, so nobody says where it is")
         }
@@ -92,7 +93,7 @@ pub async fn dump(args: DumpArgs) -> anyhow::Result<ExitCode> {
 /// The cluster, if it is there; a dump of what is left of one is a dump, too.
 async fn cluster(client: &Client, args: &DumpArgs) -> anyhow::Result<Option<HostedCluster>> {
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &args.namespace);
-    match api.get_opt(&args.name).await {
+    match Tries::of_a_person().ask(async || api.get_opt(&args.name).await).await {
         Ok(Some(hc)) => Ok(Some(hc)),
         Ok(None) => {
             output::note(&format!(
@@ -123,16 +124,20 @@ async fn management(collector: &mut Collector, client: &Client, args: &DumpArgs)
     }
 }
 
-async fn guest(collector: &mut Collector, client: &Client, hc: &HostedCluster, name: &str) {
+async fn guest(collector: &mut Collector, client: &Client, hc: &HostedCluster, args: &DumpArgs) {
     let reached = async {
         let text = kubeconfig::of(client, hc).await?.context("it has no kubeconfig yet")?;
-        let guest = reach::by(Kubeconfig::from_yaml(&text)?).await?;
+        let mut config: Value = serde_saphyr::from_str(&text).context("its kubeconfig cannot be read")?;
+        if args.dump_guest_cluster_through_kube_service {
+            kubeconfig::through_service(client, hc, &mut config["clusters"][0]["cluster"]).await?;
+        }
+        let guest = reach::by(serde_json::from_value(config)?).await?;
         let kinds = tokio::time::timeout(GUEST, Kinds::of(&guest)).await.context("it does not answer")??;
         anyhow::Ok((guest, kinds))
     };
     match reached.await {
         Ok((guest, kinds)) => {
-            let below = format!("hostedcluster-{name}");
+            let below = format!("hostedcluster-{}", args.name);
             let below = Path::new(&below);
             collector.cluster_wide(&guest, below, &kinds, None).await;
             collector.everywhere(&guest, below, &kinds).await;

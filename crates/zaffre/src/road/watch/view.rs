@@ -2,7 +2,7 @@
 
 use super::azure::Seen;
 use super::board::{Board, Part, condition, seen, text};
-use crate::road::status::version;
+use crate::road::status::{version, wanted_nodes};
 use jiff::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -21,7 +21,7 @@ pub fn state(cluster: &Value) -> &'static str {
 }
 
 pub fn pool_words(pool: &Value) -> String {
-    let (have, want) = (pool["status"]["replicas"].as_i64(), pool["spec"]["replicas"].as_i64());
+    let have = pool["status"]["replicas"].as_i64().unwrap_or(0);
     let updates = condition(pool, "UpdatingVersion", "status") == "True";
     let ready = condition(pool, "Ready", "status") == "True";
     let state = match (updates, ready) {
@@ -29,7 +29,7 @@ pub fn pool_words(pool: &Value) -> String {
         (false, true) => "ready",
         (false, false) => "waiting",
     };
-    format!("{}/{} {state}", have.unwrap_or(0), want.map_or_else(|| "auto".to_owned(), |w| w.to_string()))
+    format!("{have}/{} {state}", wanted_nodes(pool))
 }
 
 /// Ready, or why not.
