@@ -49,7 +49,7 @@ pub mod releases;
 pub mod sample;
 mod verdicts;
 
-pub use around::{Around, boot_images};
+pub use around::{Around, boot_images, payload_arch};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;
