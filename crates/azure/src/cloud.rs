@@ -270,6 +270,13 @@ impl Cloud {
         self.door("the vault's URL", name, &self.vault_suffix, &audience)
     }
 
+    /// Managed HSMs are beside vaults: `managedhsm.` where those have `vault.`.
+    pub(crate) fn managed_hsm(&self, name: &str) -> Result<Door, CloudError> {
+        let domain = self.vault_suffix.strip_prefix("vault.").unwrap_or(&self.vault_suffix);
+        let suffix = format!("managedhsm.{domain}");
+        self.door("the managed HSM's URL", name, &suffix, &format!("https://{suffix}"))
+    }
+
     pub(crate) fn graph_scope(&self) -> String {
         format!("{}/.default", self.graph_audience)
     }

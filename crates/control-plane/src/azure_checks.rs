@@ -89,7 +89,11 @@ pub async fn locations(client: &Client, scope: &Scope) -> Verdict {
 
 /// Whether a key encrypts: it is asked to, once, with a word that means nothing.
 pub async fn key(client: &Client, key: &KmsKey) -> Verdict {
-    let vault = match client.vault(&key.vault) {
+    let vault = match key.managed_hsm {
+        true => client.managed_hsm(&key.vault),
+        false => client.vault(&key.vault),
+    };
+    let vault = match vault {
         Ok(vault) => vault,
         Err(e) => return Verdict::Bad { reason: reason::AZURE_ERROR, message: e.to_string() },
     };

@@ -153,6 +153,11 @@ pub fn image(scope: &Scope, key: &str) -> Option<String> {
     if let Some(catalog) = key.strip_prefix("catalogs:") {
         return Some(catalog_image(scope, catalog));
     }
+    if key == "cluster-autoscaler"
+        && let Some(chosen) = scope.annotation("cluster-autoscaler-image").filter(|i| !i.is_empty())
+    {
+        return Some(chosen.to_owned());
+    }
     let over = scope.annotation("image-overrides").unwrap_or_default();
     let over = over.split(',').filter_map(|o| o.split_once('=')).find(|(k, _)| *k == key).map(|(_, v)| v);
     let alias = ALIASES.iter().find(|(from, _)| *from == key).map_or(key, |(_, to)| *to);

@@ -44,8 +44,8 @@ fn strategy(component: &Component, replicas: u32) -> Value {
 fn images(scope: &Scope, component: &Component, pod: &mut Pod<'_>) -> Result<(), Error> {
     for container in pod.containers() {
         let key = container.get("image").and_then(Value::as_str).unwrap_or_default().to_owned();
-        // The release image itself was named as a word and is one already.
-        if key == scope.release.image {
+        // A release image itself was named as a word and is one already.
+        if key == scope.release.image || key == scope.guest_image {
             continue;
         }
         let image = component::image(scope, &key).ok_or_else(|| Error::Image {

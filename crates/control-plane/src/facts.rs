@@ -3,8 +3,8 @@
 //! What users write is read once, here; every field that cannot be used is an error that names it and the way out.
 
 use crate::scope::{
-    AesKey, Availability, Azure, Encryption, Endpoint, Endpoints, Etcd, Identity, KmsKey, Management, Named,
-    Network, Pods, Publish, Reach, Release, Scope, VaultSecret, Who,
+    AesKey, Availability, Azure, Encryption, Endpoint, Endpoints, Etcd, Identity, KmsKey, Lives, Management,
+    Named, Network, Pods, Publish, Reach, Release, Scope, VaultSecret, Who,
 };
 use apis::hypershift::HostedControlPlane;
 use apis::hypershift::encryption::{AzureKmsKey, SecretEncryption};
@@ -14,6 +14,7 @@ use apis::hypershift::platform::{AzurePlatform, PrivateType, Topology};
 use apis::hypershift::services::{PublishedService, PublishingType, ServiceType};
 use apis::hypershift::settings::{AvailabilityPolicy, CatalogPlacement};
 use arm::ResourceId;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -43,6 +44,14 @@ fn unusable(field: impl Into<String>, why: impl Into<String>) -> Unusable {
 /// Where pods of the guest find the API unless the cluster says otherwise.
 const ADVERTISE: (&str, &str) = ("172.20.0.1", "fd00::1");
 
+/// Certificates that live shorter would be issued all the time.
+const SHORTEST: SignedDuration = SignedDuration::from_hours(1);
+
+/// The release that a control plane runs: its own, if it has one of its own.
+pub fn image(hcp: &HostedControlPlane) -> &str {
+    hcp.spec.control_plane_release_image.as_deref().unwrap_or(&hcp.spec.release_image)
+}
+
 /// Reads the facts of a control plane.
 pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable> {
     let spec = &hcp.spec;
@@ -55,6 +64,9 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
     let private_api = reach.private().then(|| format!("api.{name}.hypershift.local"));
     let configuration = configuration(hcp)?;
     let disabled = shared.capabilities.disabled.iter().flatten();
+    let encryption = shared.secret_encryption.as_ref().map(encryption).transpose()?;
+    // Others have no use for it.
+    let routed = matches!(encryption, Some(Encryption::Kms { private: true, .. }));
     let forwarding = shared.monitoring.as_ref().and_then(|m| m.metrics_forwarding.as_ref());
     Ok(Scope {
         namespace: hcp.metadata.namespace.clone().unwrap_or_default(),
@@ -64,15 +76,21 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         azure: place(azure)?,
         identity: identity(azure, shared.secret_encryption.as_ref(), &around.vault_reader)?,
         release: around.release.clone(),
+        guest_image: spec.release_image.clone(),
         available: match shared.controller_availability_policy {
             AvailabilityPolicy::SingleReplica => Availability::Single,
             AvailabilityPolicy::HighlyAvailable => Availability::High,
         },
         network: network(hcp)?,
-        endpoints: endpoints(&shared.services, around, private_api)?,
+        endpoints: Endpoints {
+            private_api,
+            custom_api: shared.kube_api_server_dns_name.clone().filter(|n| !n.is_empty()),
+            private_router: around.given.get("private-router").cloned().filter(|_| routed),
+            ..endpoints(&shared.services, around)?
+        },
         reach,
         etcd: etcd(&spec.etcd)?,
-        encryption: shared.secret_encryption.as_ref().map(encryption).transpose()?,
+        encryption,
         disabled: disabled.map(|c| text(&json!(c))).collect(),
         configuration,
         catalogs_here: shared.olm_catalog_placement == CatalogPlacement::Management,
@@ -81,6 +99,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
             labels: shared.labels.clone().unwrap_or_default(),
             tolerations: shared.tolerations.iter().flatten().map(|t| json!(t)).collect(),
         },
+        leaves: lives(&annotations)?,
         annotations,
         management: around.management.clone(),
         metrics_forwarding: forwarding.is_some_and(|f| text(&json!(f.mode)) == "Forward"),
@@ -90,6 +109,31 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         audit_webhook: shared.audit_webhook.as_ref().map(|r| r.name.clone()),
         name,
     })
+}
+
+/// How long certificates live: `certificate-validity` is a duration, `certificate-renewal` the part of it that is left when
+/// they are issued again.
+fn lives(annotations: &BTreeMap<String, String>) -> Result<Lives, Unusable> {
+    let of = |name: &str| {
+        let field = format!("hypershift.openshift.io/{name}");
+        annotations.get(&field).map(|text| (format!("annotation {field}"), text.as_str()))
+    };
+    let mut lives = Lives::default();
+    if let Some((field, text)) = of("certificate-validity") {
+        let life = text.parse::<SignedDuration>().ok().filter(|l| *l >= SHORTEST);
+        let life = life.ok_or_else(|| {
+            unusable(field, format!("{text:?} is no duration of an hour or more, such as 2400h"))
+        })?;
+        // Shorter ones are not renewed a month before they end.
+        lives = Lives { life, renew_before: lives.renew_before.min(life / 3) };
+    }
+    if let Some((field, text)) = of("certificate-renewal") {
+        let part = text.parse::<f64>().ok().filter(|p| *p > 0.0 && *p < 1.0);
+        let part = part
+            .ok_or_else(|| unusable(field, format!("{text:?} is no number between 0 and 1, such as 0.3")))?;
+        lives.renew_before = lives.life.mul_f64(part);
+    }
+    Ok(lives)
 }
 
 fn text(value: &Value) -> String {
@@ -252,11 +296,7 @@ fn network(hcp: &HostedControlPlane) -> Result<Network, Unusable> {
     })
 }
 
-fn endpoints(
-    services: &[PublishedService],
-    around: &Around,
-    private_api: Option<String>,
-) -> Result<Endpoints, Unusable> {
+fn endpoints(services: &[PublishedService], around: &Around) -> Result<Endpoints, Unusable> {
     let one = |which: ServiceType, key: &'static str, balancer_port: u16| -> Result<Endpoint, Unusable> {
         let label = text(&json!(which));
         let field = format!("services[{label}].servicePublishingStrategy");
@@ -285,7 +325,7 @@ fn endpoints(
         oauth: one(ServiceType::OAuthServer, "oauth", 6443)?,
         konnectivity: one(ServiceType::Konnectivity, "konnectivity", 8091)?,
         ignition: one(ServiceType::Ignition, "ignition", 443)?,
-        private_api,
+        ..Endpoints::default()
     })
 }
 

@@ -4,6 +4,7 @@
 
 pub use crate::config::providers::OpenId;
 use aws_lc_rs::digest::{SHA256, digest};
+use jiff::SignedDuration;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,7 +22,10 @@ pub struct Scope {
     pub issuer: String,
     pub azure: Azure,
     pub identity: Identity,
+    /// What the control plane runs.
     pub release: Release,
+    /// The release image of the guest itself, which is another while `controlPlaneRelease` is ahead of it.
+    pub guest_image: String,
     pub available: Availability,
     pub network: Network,
     pub endpoints: Endpoints,
@@ -38,6 +42,7 @@ pub struct Scope {
     pub catalogs_here: bool,
     pub pods: Pods,
     pub annotations: BTreeMap<String, String>,
+    pub leaves: Lives,
     pub management: Management,
     /// Metrics are forwarded out of the guest.
     pub metrics_forwarding: bool,
@@ -171,6 +176,10 @@ pub struct Endpoints {
     pub ignition: Endpoint,
     /// Where the API is from inside the management cluster, if it is private.
     pub private_api: Option<String>,
+    /// A further name of the API, which a user gave it (`kubeAPIServerDNSName`).
+    pub custom_api: Option<String>,
+    /// Where the private router is, inside the management cluster.
+    pub private_router: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -265,6 +274,21 @@ pub struct KmsKey {
     pub managed_hsm: bool,
 }
 
+/// How long certificates live, and how long before their end they are issued again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lives {
+    pub life: SignedDuration,
+    pub renew_before: SignedDuration,
+}
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+impl Default for Lives {
+    fn default() -> Lives {
+        Lives { life: DAY * 365, renew_before: DAY * 30 }
+    }
+}
+
 /// What users may say about all pods.
 #[derive(Clone, Debug, Default)]
 pub struct Pods {
@@ -298,6 +322,17 @@ impl Scope {
     /// Logins go through OpenShift's own OAuth server.
     pub fn oauth(&self) -> bool {
         !matches!(self.configuration["authentication"]["type"].as_str(), Some("OIDC" | "None"))
+    }
+
+    /// The Secret with the certificate that a user gave us for a name, if there is one.
+    pub fn named_certificate(&self, host: &str) -> Option<&str> {
+        let all = self.configuration["apiServer"]["servingCerts"]["namedCertificates"].as_array();
+        let parent = host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let serves = |c: &&Value| {
+            let mut names = c["names"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            names.any(|n| n.eq_ignore_ascii_case(host) || parent.as_deref() == Some(n))
+        };
+        all.into_iter().flatten().find(serves)?["servingCertificate"]["name"].as_str()
     }
 
     pub fn capable(&self, capability: &str) -> bool {

@@ -59,6 +59,7 @@ fn word(scope: &Scope, name: &str) -> Option<String> {
         "infraID" => scope.infra_id.clone(),
         "issuer" => scope.issuer.clone(),
         "release.image" => scope.release.image.clone(),
+        "guest.image" => scope.guest_image.clone(),
         "release.version" => scope.release.version.clone(),
         "release.kubernetes" => scope.release.kubernetes.clone(),
         "registry.overrides" => scope.release.registry_overrides.clone(),

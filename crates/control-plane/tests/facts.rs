@@ -139,8 +139,35 @@ fn what_cannot_be_used_is_named() {
             json!({"type": "NodePort", "nodePort": {"address": "x"}}))
         .contains("use Route or LoadBalancer")
     );
+    let annotated = |name: &str, value: &str| {
+        let annotations = json!({format!("hypershift.openshift.io/{name}"): value});
+        scope(|o| o["metadata"]["annotations"] = annotations).unwrap_err().to_string()
+    };
+    assert!(annotated("certificate-validity", "a year").contains("certificate-validity cannot be used"));
+    assert!(annotated("certificate-validity", "5s").contains("an hour or more"));
+    assert!(annotated("certificate-renewal", "30").contains("between 0 and 1"));
     assert!(
         said(|o| o["spec"]["networking"]["apiServer"] = json!({"advertiseAddress": "here"}))
             .contains("is no IP address")
     );
+}
+
+#[test]
+fn certificates_live_as_annotations_say() {
+    let of = |annotations: Value| scope(|o| o["metadata"]["annotations"] = annotations).unwrap().leaves;
+    let hours = jiff::SignedDuration::from_hours;
+    assert_eq!(of(json!({})), Lives { life: hours(8760), renew_before: hours(720) });
+    let (validity, renewal) =
+        ("hypershift.openshift.io/certificate-validity", "hypershift.openshift.io/certificate-renewal");
+    let lives = of(json!({validity: "2400h", renewal: "0.25"}));
+    assert_eq!(lives, Lives { life: hours(2400), renew_before: hours(600) });
+    assert_eq!(of(json!({validity: "3h"})).renew_before, hours(1), "not before it begins");
+}
+
+#[test]
+fn a_name_of_the_users_own_is_read() {
+    let s = scope(|o| o["spec"]["kubeAPIServerDNSName"] = json!("api.custom.example.com")).unwrap();
+    assert_eq!(s.endpoints.custom_api.as_deref(), Some("api.custom.example.com"));
+    let none = scope(|o| o["spec"]["kubeAPIServerDNSName"] = json!("")).unwrap();
+    assert_eq!(none.endpoints.custom_api, None);
 }

@@ -102,7 +102,10 @@ fn variants() -> Vec<(&'static str, Scope)> {
                 ..self_managed()
             },
         ),
-        ("self-managed-next-release", Scope { release: release("4.20.1"), ..self_managed() }),
+        (
+            "self-managed-next-release",
+            Scope { release: release("4.20.1"), guest_image: release("4.20.1").image, ..self_managed() },
+        ),
         (
             "self-managed-oidc",
             Scope {

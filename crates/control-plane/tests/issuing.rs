@@ -192,3 +192,102 @@ fn all_authorities_step_by_step() {
         panic!("{e}");
     }
 }
+
+fn kubeconfig(plan: &Plan, name: &str) -> String {
+    let w = plan.writes.iter().find(|w| w.name == name).unwrap();
+    String::from_utf8(w.data["kubeconfig"].clone()).unwrap()
+}
+
+/// A name that a user gave the API has a kubeconfig, and is in the API's certificate unless the user brought one for it.
+#[test]
+fn a_name_of_the_users_own_leads_to_the_api() {
+    let store = settled(&self_managed());
+    assert!(store.data(Kind::Secret, "custom-admin-kubeconfig").is_none());
+    let mut scope = self_managed();
+    scope.endpoints.custom_api = Some("api.custom.example.com".into());
+    let next = plan(&scope, &store, &idle, now()).unwrap();
+    assert_eq!(Store::names(&next), ["kas-server-crt", "custom-admin-kubeconfig"]);
+    assert!(next.writes[0].why.contains("missing api.custom.example.com"), "{}", next.writes[0].why);
+    let ours = kubeconfig(&next, "custom-admin-kubeconfig");
+    assert!(ours.contains("https://api.custom.example.com:7443"), "{ours}");
+    // The user's own certificate serves it, is all that is shown, and is trusted.
+    scope.configuration["apiServer"]["servingCerts"]["namedCertificates"] = serde_json::json!([
+        {"names": ["*.custom.example.com"], "servingCertificate": {"name": "theirs"}}]);
+    let mut with = settled(&self_managed());
+    let shown: Data = [("tls.crt".to_owned(), b"-----BEGIN CERTIFICATE-----\n".to_vec())].into();
+    with.0.insert((Kind::Secret, "theirs".into()), shown);
+    let next = plan(&scope, &with, &idle, now()).unwrap();
+    assert_eq!(Store::names(&next), ["custom-admin-kubeconfig"]);
+    assert!(kubeconfig(&next, "custom-admin-kubeconfig").len() > ours.len(), "more is trusted");
+}
+
+/// Machines trust an authority of their own, and through its rotation the old and the new.
+#[test]
+fn ignition_has_an_authority_of_its_own() {
+    let scope = self_managed();
+    let mut store = settled(&scope);
+    let all = leaves(&scope);
+    for leaf in ["ignition-server", "ignition-server-serving-cert"] {
+        assert_eq!(all.iter().find(|l| l.secret == leaf).unwrap().authority, "ignition-server-ca-cert");
+    }
+    let tls = |s: &Store| s.data(Kind::Secret, "ignition-server-ca-cert").unwrap()["tls.crt"].clone();
+    let old = tls(&store);
+    assert_eq!(old, store.data(Kind::Secret, "ignition-server-ca-cert").unwrap()["ca.crt"]);
+    let turn = |ca: &str| Known {
+        asked: (ca == "ignition-server-ca-cert").then(|| "now".to_owned()),
+        ..Known::default()
+    };
+    let next = plan(&scope, &store, &turn, now()).unwrap();
+    assert_eq!(Store::names(&next), ["ignition-server-ca-cert"], "its successor is announced");
+    store.keep(&next);
+    assert!(tls(&store).starts_with(&old) && tls(&store).len() > old.len(), "both are trusted");
+}
+
+/// What the control plane's programs trust: their own, and whom the user trusts.
+#[test]
+fn the_users_authorities_are_trusted_besides_ours() {
+    let bundle = |s: &Store| {
+        let data = s.data(Kind::ConfigMap, "trusted-ca-bundle-managed").unwrap();
+        String::from_utf8(data["ca-bundle.crt"].clone()).unwrap()
+    };
+    let mut store = settled(&self_managed());
+    let ours = bundle(&store);
+    let theirs = store.data(Kind::Secret, "etcd-signer").unwrap()["ca.crt"].clone();
+    store.0.insert((Kind::ConfigMap, "user-ca-bundle".into()), [("ca-bundle.crt".to_owned(), theirs)].into());
+    let scope = Scope { trust_bundle: Some("user-ca-bundle".into()), ..self_managed() };
+    let next = plan(&scope, &store, &idle, now()).unwrap();
+    assert_eq!(Store::names(&next), ["trusted-ca-bundle-managed"]);
+    store.keep(&next);
+    assert_eq!(bundle(&store).matches("BEGIN").count(), ours.matches("BEGIN").count() + 1);
+}
+
+/// Somebody else looks after what is there; what is not there is made all the same.
+#[test]
+fn certificates_are_left_alone_where_somebody_says_so() {
+    let mut store = settled(&self_managed());
+    let mut scope = self_managed();
+    scope.annotations.insert("hypershift.openshift.io/disable-pki-reconciliation".into(), "true".into());
+    scope.endpoints.oauth.host = "login.example.com".into();
+    store.0.remove(&(Kind::Secret, "cvo-server".to_owned()));
+    let all = |_: &str| Known { asked: Some("now".into()), ..Known::default() };
+    let much_later = now() + SignedDuration::from_hours(24 * 364);
+    let next = plan(&scope, &store, &all, much_later).unwrap();
+    assert_eq!(Store::names(&next), ["cvo-server"]);
+    assert!(next.rotating.is_empty());
+}
+
+#[test]
+fn certificates_live_as_long_as_somebody_says() {
+    let store = settled(&self_managed());
+    let hours = SignedDuration::from_hours;
+    let lives = control_plane::scope::Lives { life: hours(2400), renew_before: hours(720) };
+    let scope = Scope { leaves: lives, ..self_managed() };
+    let mut store = store;
+    let next = plan(&scope, &store, &idle, now()).unwrap();
+    assert!(next.writes.iter().any(|w| w.name == "kas-server-crt" && w.why.contains("its life")));
+    assert!(!Store::names(&next).iter().any(|n| AUTHORITIES.iter().any(|c| c.secret == *n)));
+    store.keep(&next);
+    let settled = plan(&scope, &store, &idle, now()).unwrap();
+    assert_eq!(Store::names(&settled), Vec::<&str>::new());
+    assert_eq!(settled.until, Some(now() + hours(2400 - 720)));
+}

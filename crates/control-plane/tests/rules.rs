@@ -272,3 +272,67 @@ fn identity_providers_are_said_as_the_server_wants_them() {
     let why = render(&scope, &Names).unwrap_err().to_string();
     assert!(why.contains("identityProviders[1].openID.issuer") && why.contains("refused"), "{why}");
 }
+
+fn annotated(pairs: &[(&str, &str)]) -> Scope {
+    let mut scope = self_managed();
+    for (name, value) in pairs {
+        scope.annotations.insert(format!("hypershift.openshift.io/{name}"), (*value).to_owned());
+    }
+    scope
+}
+
+/// The text of a ConfigMap.
+fn text(rendered: &[control_plane::Rendered], map: &str, key: &str) -> String {
+    let mut all = rendered.iter().flat_map(|r| &r.objects);
+    let found = all.find(|o| o["kind"] == "ConfigMap" && o["metadata"]["name"] == map).unwrap();
+    found["data"][key].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn annotations_reach_the_programs_they_are_for() {
+    let arguments = |r: &[control_plane::Rendered], name: &str| {
+        workload(r, name)["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap().clone()
+    };
+    let no_profiling = json!("--profiling=false");
+    let plain = render(&self_managed(), &Names).unwrap();
+    assert!(!arguments(&plain, "kube-controller-manager").contains(&no_profiling));
+    let r = render(
+        &annotated(&[
+            ("kube-apiserver-verbosity-level", "6"),
+            ("disable-profiling", "kube-apiserver, kube-scheduler,kube-controller-manager"),
+            ("cluster-autoscaler-image", "quay.example/mine:1"),
+        ]),
+        &Names,
+    )
+    .unwrap();
+    assert!(arguments(&r, "kube-apiserver").contains(&json!("--v=6")));
+    assert!(arguments(&r, "kube-controller-manager").contains(&no_profiling));
+    assert!(text(&r, "kas-config", "config.json").contains("\"profiling\": [\n      \"false\""));
+    let scheduler = text(&r, "kube-scheduler", "config.json");
+    assert!(scheduler.contains("enableProfiling"), "{scheduler}");
+    let autoscaler = &workload(&r, "cluster-autoscaler")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(autoscaler["image"], "quay.example/mine:1");
+    let wrong = render(&annotated(&[("kube-apiserver-verbosity-level", "much")]), &Names);
+    assert!(matches!(wrong, Err(Error::Configuration { field, .. }) if field.contains("verbosity-level")));
+}
+
+/// A vault that only the guest's network reaches is reached through the router in it.
+#[test]
+fn a_private_vault_is_behind_the_private_router() {
+    let mut scope = managed();
+    let aliases = |s: &Scope| {
+        let r = render(s, &Names).unwrap();
+        let pod = workload(&r, "kube-apiserver")["spec"]["template"]["spec"].clone();
+        (pod["hostAliases"].clone(), text(&r, "router", "haproxy.cfg"))
+    };
+    scope.endpoints.private_router = Some("10.96.0.7".into());
+    assert_eq!(aliases(&scope).0, Value::Null, "this vault is public");
+    if let Some(Encryption::Kms { private, active, .. }) = &mut scope.encryption {
+        *private = true;
+        active.managed_hsm = true;
+    }
+    let (found, router) = aliases(&scope);
+    assert_eq!(found, json!([{"ip": "10.96.0.7", "hostnames": ["demo-kms.managedhsm.azure.net"]}]));
+    assert!(router.contains("use_backend vault-0 if { req_ssl_sni -i demo-kms.managedhsm.azure.net }"));
+    assert!(router.contains("server vault demo-kms.managedhsm.azure.net:443"), "{router}");
+}

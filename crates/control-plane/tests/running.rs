@@ -27,7 +27,7 @@ const ISSUER: &str = "https://login.example/tenant";
 
 impl Surroundings for Told {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
-        let version = hcp.spec.release_image.rsplit(':').next().unwrap_or_default().to_owned();
+        let version = control_plane::facts::image(hcp).rsplit(':').next().unwrap_or_default().to_owned();
         Box::pin(async move {
             if version == "none" { Err("there is no such release".into()) } else { Ok(release(&version)) }
         })
@@ -432,6 +432,78 @@ async fn what_holds_it_up_is_said() {
     let o = w.until("ValidReleaseInfo", "False").await;
     assert_eq!(condition(&o, "ValidReleaseInfo")["message"], "there is no such release");
     assert_eq!(condition(&o, "Available")["status"], "False");
+    w.stop.cancel();
+}
+
+/// A control plane may go ahead of its guest: components are of its release, what the guest is told to be is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_control_plane_may_have_a_release_of_its_own() {
+    let w = World::start().await;
+    let own = "quay.example/ocp-release:4.20.1";
+    w.create(|o| o["spec"]["controlPlaneReleaseImage"] = json!(own)).await;
+    w.give_address().await;
+    let o = w.until("Available", "True").await;
+    let version = &o.data["status"]["controlPlaneVersion"]["desired"];
+    assert_eq!(*version, json!({"image": own, "version": "4.20.1"}));
+    let deployments = w.api("apps", "v1", "Deployment", "deployments");
+    let api = deployments.get("kube-apiserver").await.unwrap();
+    let of = &api.metadata.annotations.unwrap()["hypershift.openshift.io/release-version"];
+    assert_eq!(of, "4.20.1");
+    let cvo = deployments.get("cluster-version-operator").await.unwrap();
+    let pod = &cvo.data["spec"]["template"]["spec"];
+    let guest = "quay.example/ocp-release:4.19.3";
+    let first = pod["initContainers"].as_array().unwrap();
+    let payload = first.iter().find(|c| c["name"] == "prepare-payload").unwrap();
+    assert_eq!(payload["image"], guest, "the payload that is applied");
+    assert_eq!(pod["containers"][0]["image"], "quay.example/release@sha256:cluster-version-operator");
+    let variables = pod["containers"][0]["env"].as_array().unwrap();
+    assert!(variables.contains(&json!({"name": "RELEASE_IMAGE", "value": guest})), "{variables:?}");
+    w.stop.cancel();
+}
+
+/// Who would put back what a guest removes in Azure ends before that; and only if it is removed at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_puts_back_what_a_cluster_that_goes_removes() {
+    let w = World::start().await;
+    let cleanup = "hypershift.openshift.io/cleanup-cloud-resources";
+    w.create(|o| {
+        o["metadata"]["annotations"] = json!({cleanup: "true"});
+        o["metadata"]["finalizers"] = json!(["hypershift.openshift.io/finalizer"]);
+    })
+    .await;
+    w.give_address().await;
+    w.until("Available", "True").await;
+    let deployments = w.api("apps", "v1", "Deployment", "deployments");
+    w.planes().delete("demo", &Default::default()).await.unwrap();
+    let o = w.until("CVOScaledDown", "True").await;
+    assert!(o.metadata.deletion_timestamp.is_some());
+    let cvo = deployments.get("cluster-version-operator").await.unwrap();
+    assert_eq!(cvo.data["spec"]["replicas"], 0);
+    assert_eq!(deployments.get("ingress-operator").await.unwrap().data["spec"]["replicas"], 1);
+    w.stop.cancel();
+}
+
+/// A name of the user's own has its kubeconfig as long as it is wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_further_name_comes_and_goes_with_its_kubeconfig() {
+    let w = World::start().await;
+    w.create(|o| o["spec"]["kubeAPIServerDNSName"] = json!("api.custom.example.com")).await;
+    w.give_address().await;
+    let o = w.until("EtcdAvailable", "True").await;
+    let named = json!({"name": "custom-admin-kubeconfig", "key": "kubeconfig"});
+    assert_eq!(o.data["status"]["customKubeconfig"], named);
+    let secrets = w.api("", "v1", "Secret", "secrets");
+    secrets.get("custom-admin-kubeconfig").await.unwrap();
+    let change = json!({"spec": {"kubeAPIServerDNSName": null}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    let gone = |o: Option<&DynamicObject>| o.is_none();
+    let wait = kube::runtime::wait::await_condition(secrets, "custom-admin-kubeconfig", gone);
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
+    let unnamed = |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| o.data["status"].get("customKubeconfig").is_none_or(Value::is_null))
+    };
+    let wait = kube::runtime::wait::await_condition(w.planes(), "demo", unnamed);
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
     w.stop.cancel();
 }
 

@@ -67,6 +67,7 @@ pub fn self_managed() -> Scope {
         },
         identity: Identity::Workload(ids),
         release: release("4.19.3"),
+        guest_image: "quay.example/ocp-release:4.19.3".into(),
         available: Availability::Single,
         network: Network {
             kind: "OVNKubernetes".into(),
@@ -83,7 +84,7 @@ pub fn self_managed() -> Scope {
             oauth: at("oauth", 443, Publish::Route),
             konnectivity: at("konnectivity", 443, Publish::Route),
             ignition: at("ignition", 443, Publish::Route),
-            private_api: None,
+            ..Endpoints::default()
         },
         reach: Reach::Public,
         etcd: Etcd::Managed { size: "8Gi".into(), class: None, restore: None },
@@ -92,6 +93,7 @@ pub fn self_managed() -> Scope {
         configuration: json!({"ingress": {"domain": "apps.demo.example.com"}}),
         catalogs_here: true,
         pods: Pods::default(),
+        leaves: Lives::default(),
         annotations: BTreeMap::new(),
         management: Management {
             openshift: false,

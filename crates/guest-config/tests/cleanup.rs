@@ -71,6 +71,27 @@ async fn everything_in_azure_is_removed_and_nothing_new_comes() {
     running.stop().await;
 }
 
+/// The cluster does not wait for ever; until it goes, it is said that time is over, and what stays behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_takes_too_long_is_said_to() {
+    let w = doomed().await;
+    let running = w.operator();
+    w.condition("ConfigOperatorReconciliationSucceeded", "True").await;
+    let slow = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default",
+        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    w.put(&w.guest.client(), slow).await;
+    w.planes().delete("demo", &DeleteParams::default()).await.unwrap();
+    w.until_reason("CloudResourcesDestroyed", "RemainingCloudResources").await;
+    let since = w.planes().get("demo").await.unwrap().metadata.deletion_timestamp.unwrap().0;
+    use clock::Clock;
+    w.clock.advance(since.duration_since(w.clock.now()) + jiff::SignedDuration::from_mins(10));
+    w.again(&running, CLEANUP).await;
+    let c = w.until_reason("CloudResourcesDestroyed", "CloudResourcesDeletionTimedOut").await;
+    assert!(c["message"].as_str().unwrap().contains("1 Services of type LoadBalancer"), "{c}");
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guest_that_does_not_answer_is_given_up_on() {
     let w = doomed().await;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Payload {
     pub release: Release,
-    /// For which processors; unknown counts as Multi.
+    /// For which processors; nothing if its image does not say, which makes it one that no cluster may run.
     pub arch: Option<PayloadArch>,
     /// What machines of this release boot from.
     pub boot: Arc<[BootImage]>,

@@ -119,3 +119,63 @@ async fn trusted_authorities_are_copied_from_home() {
     w.api(&kinds::CONFIG_MAP, "hypershift").delete(name, &Default::default()).await.unwrap();
     w.until(&kinds::CONFIG_MAP, "clusters-demo", name, "gone", |o| o.is_none()).await;
 }
+
+/// A control plane may go ahead of its cluster, as far as it likes; what the cluster is stays valid.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_control_plane_goes_ahead_by_a_release_of_its_own() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    w.condition("Available", "True").await;
+    let image = |v: &str| format!("quay.example/ocp-release:{v}");
+    let own = json!({"spec": {"controlPlaneRelease": {"image": image("4.20.1")}}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", own).await;
+    let ahead = |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| o.data["spec"]["controlPlaneReleaseImage"] == image("4.20.1"))
+    };
+    let plane = w.until(&kinds::PLANE, "clusters-demo", "demo", "its release", ahead).await.unwrap();
+    assert_eq!(plane.data["spec"]["releaseImage"], image("4.19.3"));
+    w.condition("Progressing", "True").await;
+    let mut status = crate::world::available("4.20.1");
+    status["versionStatus"] = json!({"desired": {"image": image("4.19.3"), "version": "4.19.3"},
+        "observedGeneration": 1, "availableUpdates": [], "history": [{"state": "Completed", "verified": false,
+            "startedTime": "2026-03-01T00:00:00Z", "completionTime": "2026-03-01T00:01:00Z",
+            "version": "4.19.3", "image": image("4.19.3")}]});
+    w.report(status).await;
+    w.condition("Progressing", "False").await;
+    let o = w.api(&kinds::CLUSTER, "clusters").get("demo").await.unwrap();
+    assert_eq!(
+        condition(&o, "ValidReleaseImage")["status"],
+        "True",
+        "{}",
+        condition(&o, "ValidReleaseImage")
+    );
+    // What went ahead does not go back.
+    let back = json!({"spec": {"controlPlaneRelease": {"image": image("4.18.9")}}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", back).await;
+    let c = w.condition("ValidReleaseImage", "False").await;
+    assert!(c["message"].as_str().unwrap().starts_with("spec.controlPlaneRelease.image"), "{c}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_further_name_of_the_api_has_a_kubeconfig_as_long_as_it_is_wanted() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    let secret = json!({"metadata": {"name": "custom-admin-kubeconfig", "namespace": "clusters-demo",
+        "labels": {"hypershift.openshift.io/hosted-control-plane": "clusters-demo"}},
+        "stringData": {"kubeconfig": "custom"}});
+    w.create(&kinds::SECRET, secret).await;
+    for wanted in [true, false] {
+        let named = json!({"name": "custom-admin-kubeconfig", "key": "kubeconfig"});
+        w.report(json!({"customKubeconfig": if wanted { named } else { serde_json::Value::Null }})).await;
+        let copy = "demo-custom-admin-kubeconfig";
+        w.until(&kinds::SECRET, "clusters", copy, "its turn", |o| o.is_some() == wanted).await;
+        let said = |o: Option<&DynamicObject>| {
+            o.is_some_and(|o| o.data["status"]["customKubeconfig"]["name"].is_string() == wanted)
+        };
+        w.until(&kinds::CLUSTER, "clusters", "demo", "the name", said).await;
+    }
+}

@@ -74,6 +74,27 @@ const TABLE: &[Bad] = &[
         says: &["5.2.0", "upgrade the operator first"],
     },
     Bad {
+        what: "a release that does not say for which processors it is",
+        change: |o| o["spec"]["release"]["image"] = json!("quay.example/ocp-release:4.19.66"),
+        condition: "ValidReleaseImage",
+        reason: "PayloadArchNotFound",
+        says: &["spec.release.image quay.example/ocp-release:4.19.66", "neither its index"],
+    },
+    Bad {
+        what: "a control plane's release that is none",
+        change: |o| o["spec"]["controlPlaneRelease"] = json!({"image": "quay.example/ocp-release:none"}),
+        condition: "ValidReleaseImage",
+        reason: "InvalidImage",
+        says: &["spec.controlPlaneRelease.image quay.example/ocp-release:none", "there is no such image"],
+    },
+    Bad {
+        what: "a control plane's release that is too new",
+        change: |o| o["spec"]["controlPlaneRelease"] = json!({"image": "quay.example/ocp-release:5.2.0"}),
+        condition: "ValidReleaseImage",
+        reason: "InvalidImage",
+        says: &["spec.controlPlaneRelease.image", "5.2.0", "upgrade the operator first"],
+    },
+    Bad {
         what: "a proxy bundle that is none",
         change: |o| {
             o["spec"]["configuration"] =

@@ -137,7 +137,7 @@ impl Surroundings for Around {
                 "away" => Err(NoRelease::Unreachable("the registry does not answer".into())),
                 v => Ok(Payload {
                     release: release(v),
-                    arch: Some(apis::hypershift::status::PayloadArch::Multi),
+                    arch: (v != "4.19.66").then_some(apis::hypershift::status::PayloadArch::Multi),
                     boot: boot_images(v),
                 }),
             }

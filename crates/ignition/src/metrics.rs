@@ -3,7 +3,7 @@
 use reconcile::metrics::{Family, Sort};
 
 pub static REQUESTS: Family = Family {
-    name: "ign_server_get_request_total",
+    name: "ign_server_get_request",
     help: "Requests for payloads by pool (as the machine says) and answer.",
     labels: &["nodePool", "code"],
     sort: Sort::Counter,

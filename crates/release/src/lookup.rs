@@ -2,14 +2,17 @@
 
 use crate::archive::{self, Found};
 use crate::payload::{BOOT_IMAGES, Payload, PayloadError, REFERENCES};
-use azure::oci::{Digest, Images, OciError, Platform, Reference, ReferenceError};
+use azure::oci::{Digest, Image, Images, OciError, Platform, Reference, ReferenceError, Shape};
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use serde::Deserialize;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 /// A layer of a release is some thirty megabytes; the base image's are larger, but those come last.
 const MAX_LAYER: u64 = 1 << 30;
+/// Larger ones are no configurations of images.
+const MAX_CONFIG: u64 = 4 << 20;
 /// Releases that are kept: more than a region ever runs at once.
 const KEPT: usize = 64;
 
@@ -94,8 +97,7 @@ impl Releases {
 
 async fn fetch(images: &Images, at: &Reference, image: &str) -> Result<Payload, Error> {
     let failed = |source| Error::Fetch { image: image.to_owned(), source };
-    // All architectures of a release name the same images.
-    let (_, manifest) = images.image(at, &Platform::linux("amd64")).await.map_err(failed)?;
+    let (architectures, manifest) = open(images, at).await.map_err(failed)?;
     let mut found: [Option<Found>; 2] = [None, None];
     for layer in manifest.layers.iter().rev() {
         let bytes = images.blob(at, layer, MAX_LAYER).await.map_err(failed)?;
@@ -118,6 +120,32 @@ async fn fetch(images: &Images, at: &Reference, image: &str) -> Result<Payload, 
         _ => None,
     };
     let (references, boot) = (content(&found[0]), content(&found[1]));
-    Payload::read(references.as_deref(), boot.as_deref())
-        .map_err(|source| Error::Payload { image: image.to_owned(), source })
+    let payload = Payload::read(references.as_deref(), boot.as_deref())
+        .map_err(|source| Error::Payload { image: image.to_owned(), source })?;
+    Ok(Payload { architectures, ..payload })
+}
+
+/// Which processors a release is for, and its image for one of them: all of them name the same images.
+async fn open(images: &Images, at: &Reference) -> Result<(BTreeSet<String>, Image), OciError> {
+    let index = match images.manifest(at).await?.shape {
+        Shape::Image(image) => {
+            let config = images.blob(at, &image.config, MAX_CONFIG).await?;
+            let config: Config = serde_json::from_slice(&config).unwrap_or_default();
+            return Ok((config.architecture.into_iter().filter(|a| !a.is_empty()).collect(), image));
+        }
+        Shape::Index(index) => index,
+    };
+    let platforms = index.manifests.iter().filter_map(|d| d.platform.as_ref()).filter(|p| p.os == "linux");
+    let architectures: BTreeSet<String> = platforms.map(|p| p.architecture.clone()).collect();
+    let one =
+        if architectures.contains("amd64") { "amd64" } else { architectures.first().map_or("amd64", |a| a) };
+    let (_, image) = images.image(at, &Platform::linux(one)).await?;
+    Ok((architectures, image))
+}
+
+/// What an image says of itself.
+#[derive(Default, Deserialize)]
+struct Config {
+    #[serde(default)]
+    architecture: Option<String>,
 }

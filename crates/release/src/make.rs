@@ -1,11 +1,12 @@
 //! Building a release image: two files in one layer, pushed to a registry.
 
 use crate::payload::{BOOT_IMAGES, Generations, Payload, REFERENCES};
-use azure::oci::{Descriptor, Digest, Images, OciError, Reference};
+use azure::oci::{Descriptor, Digest, Images, OciError, Platform, Reference};
 use serde_json::{Value, json};
 use std::io;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
@@ -71,7 +72,7 @@ fn boot(payload: &Payload) -> Value {
     })
 }
 
-/// Builds and pushes a release; returns its digest.
+/// Builds and pushes a release; returns its digest. One for several processors is an index, with an image for each.
 pub async fn push(images: &Images, at: &Reference, payload: &Payload) -> Result<Digest, Error> {
     let version = &payload.version;
     let packed = |source| Error::Pack { version: version.clone(), source };
@@ -81,13 +82,24 @@ pub async fn push(images: &Images, at: &Reference, payload: &Payload) -> Result<
         archive(&[(REFERENCES, references.as_bytes()), (BOOT_IMAGES, boot.as_bytes())]).map_err(packed)?;
     let layer = compress(&plain).map_err(packed)?;
     let layer: Descriptor = images.push_blob(at, LAYER, layer).await.map_err(pushed)?;
-    let config = json!({
-        "architecture": "amd64", "os": "linux",
-        "config": {"Labels": {"io.openshift.release": version}},
-        "rootfs": {"type": "layers", "diff_ids": [Digest::of(&plain)]},
-    });
-    let config = images.push_blob(at, CONFIG, config.to_string()).await.map_err(pushed)?;
-    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
-    let made = images.push_manifest(at, MANIFEST, manifest.to_string()).await.map_err(pushed)?;
-    Ok(made.digest)
+    let mut parts = Vec::new();
+    for architecture in &payload.architectures {
+        let config = json!({
+            "architecture": architecture, "os": "linux",
+            "config": {"Labels": {"io.openshift.release": version}},
+            "rootfs": {"type": "layers", "diff_ids": [Digest::of(&plain)]},
+        });
+        let config = images.push_blob(at, CONFIG, config.to_string()).await.map_err(pushed)?;
+        let manifest =
+            json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]})
+                .to_string();
+        if payload.architectures.len() == 1 {
+            return Ok(images.push_manifest(at, MANIFEST, manifest).await.map_err(pushed)?.digest);
+        }
+        let under = at.with_digest(&Digest::of(manifest.as_bytes()));
+        let part = images.push_manifest(&under, MANIFEST, manifest).await.map_err(pushed)?;
+        parts.push(Descriptor { platform: Some(Platform::linux(architecture)), ..part });
+    }
+    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": parts});
+    Ok(images.push_manifest(at, INDEX, index.to_string()).await.map_err(pushed)?.digest)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where `image-references` is in a release image.
 pub const REFERENCES: &str = "release-manifests/image-references";
@@ -18,6 +18,8 @@ pub struct Payload {
     /// Images by component.
     pub images: BTreeMap<String, String>,
     pub boot: BootImages,
+    /// Processors that its image is for, as registries name them (`amd64`, `arm64`).
+    pub architectures: BTreeSet<String>,
 }
 
 /// The machine images a release's nodes start from, by architecture as the stream names it (`x86_64`, `aarch64`).
@@ -88,7 +90,7 @@ struct From {
 const VERSIONS: &str = "io.openshift.build.versions";
 
 impl Payload {
-    /// Reads both files.
+    /// Reads both files. What the image is for is not in them.
     pub fn read(references: Option<&[u8]>, boot: Option<&[u8]>) -> Result<Payload, PayloadError> {
         let references = references.ok_or(PayloadError::Missing(REFERENCES))?;
         let unreadable =
@@ -116,7 +118,8 @@ impl Payload {
             return Err(silent("any image (spec.tags)"));
         }
         let boot = BootImages::read(boot.ok_or(PayloadError::Missing(BOOT_IMAGES))?)?;
-        Ok(Payload { version: stream.metadata.name, kubernetes, images, boot })
+        let architectures = BTreeSet::new();
+        Ok(Payload { version: stream.metadata.name, kubernetes, images, boot, architectures })
     }
 }
 

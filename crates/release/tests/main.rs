@@ -65,6 +65,7 @@ fn payload(version: &str) -> Payload {
         kubernetes: "1.32.6".into(),
         images: ["hyperkube", "etcd", "cli"].into_iter().map(image).collect(),
         boot: BootImages::read(map.to_string().as_bytes()).unwrap(),
+        architectures: ["amd64", "arm64"].map(str::to_owned).into(),
     }
 }
 
@@ -92,6 +93,23 @@ async fn a_release_comes_back_as_it_was_made_and_is_fetched_once() {
     // A tag that moves is a new release.
     make::push(&w.images, &at, &payload("4.19.4")).await.unwrap();
     assert_eq!(releases.payload(&w.images, &name).await.unwrap().version, "4.19.4");
+}
+
+/// For which processors a release is, its image says: as an index of several, or in its own configuration.
+#[tokio::test]
+async fn processors_are_those_of_the_image() {
+    let w = world().await;
+    let cases: [&[&str]; 4] = [&["amd64", "arm64", "s390x"], &["arm64"], &["ppc64le", "s390x"], &["amd64"]];
+    for (i, architectures) in cases.into_iter().enumerate() {
+        let at = Reference::repository(&w.host, "openshift/release").unwrap().with_tag(&format!("arch-{i}"));
+        let made = Payload {
+            architectures: architectures.iter().map(|a| (*a).to_owned()).collect(),
+            ..payload("4.20.1")
+        };
+        make::push(&w.images, &at, &made).await.unwrap();
+        let found = Releases::new().payload(&w.images, &at.to_string()).await.unwrap();
+        assert_eq!(found.architectures, made.architectures);
+    }
 }
 
 #[tokio::test]

@@ -4,9 +4,11 @@
 
 use crate::health::{Dial, Health};
 use crate::verdicts::Verdicts;
+use apis::hypershift::status::PayloadArch;
 use apis::hypershift::{HostedCluster, HostedControlPlane};
 use azure::oci::{Images, Logins};
 use clock::SharedClock;
+use control_plane::facts;
 use control_plane::operate::{Surroundings, Verdict};
 use control_plane::scope::{Management, Release, Scope};
 use futures::future::BoxFuture;
@@ -126,7 +128,7 @@ impl Around {
             ours: self.ours.clone(),
             registry_overrides: String::new(),
         };
-        let found = Found { release, boot: boot_images(&payload.boot) };
+        let found = Found { release, arch: payload_arch(&payload), boot: boot_images(&payload.boot) };
         let mut known = self.known.lock();
         if known.len() >= KEPT {
             known.clear();
@@ -149,6 +151,7 @@ impl Around {
 #[derive(Clone)]
 struct Found {
     release: Release,
+    arch: Option<PayloadArch>,
     boot: Arc<[BootImage]>,
 }
 
@@ -167,6 +170,21 @@ pub fn boot_images(boot: &release::BootImages) -> Arc<[BootImage]> {
         first.into_iter().chain(g.gen2.as_ref().map(|m| of(arch, false, m)))
     });
     each.collect()
+}
+
+/// For which processors a release is. Nothing if its image does not say, or names none that we know.
+pub fn payload_arch(payload: &release::Payload) -> Option<PayloadArch> {
+    let mut known = payload.architectures.iter().filter_map(|a| match a.as_str() {
+        "amd64" => Some(PayloadArch::Amd64),
+        "arm64" => Some(PayloadArch::Arm64),
+        "ppc64le" => Some(PayloadArch::Ppc64Le),
+        "s390x" => Some(PayloadArch::S390X),
+        _ => None,
+    });
+    match (known.next(), known.next()) {
+        (Some(_), Some(_)) => Some(PayloadArch::Multi),
+        (one, _) => one,
+    }
 }
 
 /// What a user is told when there is no release.
@@ -189,7 +207,7 @@ impl hypershift::Surroundings for Around {
             let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
             let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
             let found = self.look_up(image, async || Ok(Some(logins))).await.map_err(no_release)?;
-            Ok(Payload { release: found.release, arch: None, boot: found.boot })
+            Ok(Payload { release: found.release, arch: found.arch, boot: found.boot })
         })
     }
 
@@ -222,7 +240,7 @@ impl Surroundings for Around {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
         let namespace = hcp.metadata.namespace.as_deref().unwrap_or_default();
         Box::pin(async move {
-            let found = self.look_up(&hcp.spec.release_image, async || self.logins(namespace).await).await?;
+            let found = self.look_up(facts::image(hcp), async || self.logins(namespace).await).await?;
             Ok(found.release)
         })
     }

@@ -50,7 +50,7 @@ pub mod sample;
 mod verdicts;
 mod webhooks;
 
-pub use around::{Around, boot_images};
+pub use around::{Around, boot_images, payload_arch};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use ingress::Ingress;

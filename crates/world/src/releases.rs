@@ -83,6 +83,7 @@ pub fn payload(registry: &str, version: &str) -> Payload {
         kubernetes: format!("1.{}.{}", minor + 13, 6),
         images,
         boot: boot(minor),
+        architectures: ["amd64", "arm64"].map(str::to_owned).into(),
     }
 }
 

@@ -35,8 +35,8 @@ async fn token(kit: &Kit, token: &str) {
 
 /// The user data of a machine.
 async fn stub(kit: &Kit, token: &str) -> String {
-    let ca = kit.api(&kinds::CONFIG_MAP, PLANE).get("root-ca").await.unwrap();
-    let ca = STANDARD.encode(ca.data["data"]["ca.crt"].as_str().unwrap());
+    let ca = kit.api(&kinds::SECRET, PLANE).get("ignition-server-ca-cert").await.unwrap();
+    let ca = ca.data["data"]["tls.crt"].as_str().unwrap();
     json!({"ignition": {"version": "3.2.0",
         "security": {"tls": {"certificateAuthorities": [{"source": format!("data:text/plain;base64,{ca}")}]}},
         "config": {"merge": [{"source": format!("https://ignition-demo.{DOMAIN}/ignition"), "httpHeaders": [

@@ -53,6 +53,16 @@ impl Client {
         Ok(Vault { client: self.clone(), door })
     }
 
+    /// A managed HSM of this cloud by its name: it has keys, as vaults have them, and nothing else.
+    pub fn managed_hsm(&self, name: &str) -> Result<Vault, Error> {
+        if !vault_name(name) {
+            let why = "managed HSMs have 3 to 24 letters, digits and single hyphens, beginning with a letter";
+            return Err(Error::Name { what: "a managed HSM", name: name.chars().take(80).collect(), why });
+        }
+        let door = Arc::new(self.cloud().managed_hsm(name)?);
+        Ok(Vault { client: self.clone(), door })
+    }
+
     /// A vault by the `vaultUri` of its resource, or by the id of anything in it. It must be one of this cloud's.
     pub fn vault_at(&self, uri: &str) -> Result<Vault, Error> {
         let suffix = format!(".{}", self.cloud().vault_suffix);

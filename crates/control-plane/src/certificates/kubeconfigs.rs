@@ -2,6 +2,9 @@
 
 use crate::scope::Scope;
 
+/// The kubeconfig of `kubeAPIServerDNSName`.
+pub const CUSTOM: &str = "custom-admin-kubeconfig";
+
 /// A kubeconfig: where it leads, and with whose certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubeconfig {
@@ -12,6 +15,8 @@ pub struct Kubeconfig {
     pub client: &'static str,
     pub user: &'static str,
     pub labels: Vec<(&'static str, String)>,
+    /// Secret of a certificate of the user's that is shown there, and trusted besides our own authority.
+    pub shown: Option<String>,
 }
 
 /// All kubeconfigs of a control plane.
@@ -26,6 +31,7 @@ pub fn kubeconfigs(scope: &Scope) -> Vec<Kubeconfig> {
         client,
         user,
         labels: Vec::new(),
+        shown: None,
     };
     let mut all = vec![
         one("admin-kubeconfig", &outside, "system-admin-client", "admin"),
@@ -83,13 +89,12 @@ pub fn kubeconfigs(scope: &Scope) -> Vec<Kubeconfig> {
             "authenticator",
         ));
     }
-    if let Some(name) = scope.annotation("custom-api-host") {
-        all.push(one(
-            "custom-admin-kubeconfig",
-            &format!("https://{name}:{}", scope.endpoints.api.port),
-            "system-admin-client",
-            "admin",
-        ));
+    if let Some(name) = &scope.endpoints.custom_api {
+        let server = format!("https://{name}:{}", scope.endpoints.api.port);
+        all.push(Kubeconfig {
+            shown: scope.named_certificate(name).map(str::to_owned),
+            ..one(CUSTOM, &server, "system-admin-client", "admin")
+        });
     }
     all
 }

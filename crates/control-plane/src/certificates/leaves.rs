@@ -1,5 +1,6 @@
 //! Certificates and the Secrets they lie in.
 
+use super::IGNITION;
 use crate::scope::{Etcd, Scope};
 use pki::Leaf;
 use std::net::IpAddr;
@@ -57,6 +58,8 @@ fn api_server(scope: &Scope) -> Entry {
         Err(_) => {}
     }
     names.push(format!("api.{}.hypershift.local", scope.name));
+    let custom = scope.endpoints.custom_api.iter();
+    names.extend(custom.filter(|name| scope.named_certificate(name).is_none()).cloned());
     entry("kas-server-crt", "root-ca", Leaf::server("kubernetes", names).at(ips).of("kubernetes"))
 }
 
@@ -89,7 +92,7 @@ pub fn leaves(scope: &Scope) -> Vec<Entry> {
         serves(scope, "network-node-identity-secret", "network-node-identity"),
         serves(scope, "ovn-control-plane-metrics-cert", "ovn-kubernetes-control-plane"),
         serves(scope, "mcs-crt", "machine-config-server"),
-        serves(scope, "ignition-server", "ignition-server"),
+        Entry { authority: IGNITION, ..serves(scope, "ignition-server", "ignition-server") },
         client(
             "metrics-client",
             "cluster-signer-ca",
@@ -186,7 +189,7 @@ pub fn leaves(scope: &Scope) -> Vec<Entry> {
     names.extend(Some(scope.endpoints.ignition.host.clone()).filter(|h| !h.is_empty()));
     all.push(entry(
         "ignition-server-serving-cert",
-        "root-ca",
+        IGNITION,
         Leaf::server("ignition-server", names).of("openshift"),
     ));
     all.extend(konnectivity(scope));

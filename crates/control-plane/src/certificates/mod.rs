@@ -7,7 +7,7 @@ mod kubeconfigs;
 mod leaves;
 pub mod plan;
 
-pub use kubeconfigs::{Kubeconfig, kubeconfigs};
+pub use kubeconfigs::{CUSTOM, Kubeconfig, kubeconfigs};
 pub use leaves::{Entry, leaves};
 
 use crate::scope::Scope;
@@ -23,8 +23,11 @@ const fn ca(secret: &'static str, common_name: &'static str) -> Ca {
     Ca { secret, common_name }
 }
 
+/// Whom machines trust before they are nodes. Its `tls.crt` is what they are told to trust: during a rotation more than it.
+pub const IGNITION: &str = "ignition-server-ca-cert";
+
 /// All authorities but those of break-glass credentials, which the PKI operator keeps short-lived.
-pub const AUTHORITIES: [Ca; 11] = [
+pub const AUTHORITIES: [Ca; 12] = [
     ca("root-ca", "root-ca"),
     ca("cluster-signer-ca", "kube-csr-signer"),
     ca("kas-aggregator-client-signer", "kas-aggregator-client-signer"),
@@ -36,6 +39,7 @@ pub const AUTHORITIES: [Ca; 11] = [
     ca("etcd-signer", "etcd-signer"),
     ca("etcd-metrics-signer", "etcd-metrics-signer"),
     ca("konnectivity-signer", "konnectivity-signer"),
+    ca(IGNITION, "ignition-root-ca"),
 ];
 
 /// What is trusted together: a ConfigMap with `ca.crt`, made of authorities (each with its successor and predecessor).
@@ -44,10 +48,12 @@ pub struct Trust {
     pub config_map: &'static str,
     pub key: &'static str,
     pub authorities: &'static [&'static str],
+    /// And of whom the user trusts besides (`additionalTrustBundle`).
+    pub user: bool,
 }
 
 const fn trust(config_map: &'static str, authorities: &'static [&'static str]) -> Trust {
-    Trust { config_map, key: "ca.crt", authorities }
+    Trust { config_map, key: "ca.crt", authorities, user: false }
 }
 
 /// Everybody whose client certificates the API server takes.
@@ -60,7 +66,7 @@ const CLIENTS: &[&str] = &[
     "kas-bootstrap-container-signer",
 ];
 
-pub const BUNDLES: [Trust; 9] = [
+pub const BUNDLES: [Trust; 10] = [
     trust("root-ca", &["root-ca"]),
     trust("client-ca", CLIENTS),
     trust("total-client-ca", CLIENTS),
@@ -70,6 +76,7 @@ pub const BUNDLES: [Trust; 9] = [
     trust("etcd-metrics-ca", &["etcd-metrics-signer"]),
     trust("konnectivity-ca-bundle", &["konnectivity-signer"]),
     trust("oauth-master-ca-bundle", &["root-ca"]),
+    Trust { key: "ca-bundle.crt", user: true, ..trust("trusted-ca-bundle-managed", &["root-ca"]) },
 ];
 
 /// Secrets of random text that are made once and kept: name, key, and how many bytes.

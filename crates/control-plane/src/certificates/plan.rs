@@ -4,8 +4,8 @@
 //! is written says why. Where an authority's rotation stands is in its Secret (`next.*`, `previous.crt`), so a pass that is
 //! cut short is simply made again.
 
-use super::{AUTHORITIES, BUNDLES, Ca, Entry, Kubeconfig, kubeconfigs, leaves};
-use crate::scope::Scope;
+use super::{AUTHORITIES, BUNDLES, Ca, Entry, IGNITION, Kubeconfig, kubeconfigs, leaves};
+use crate::scope::{Lives, Scope};
 use jiff::{SignedDuration, Timestamp};
 use pki::rotation::{self, Known, Phase, Step, Stored};
 use pki::{Access, Authority, Bundle, Error, KeyKind, Pair, Verdict};
@@ -49,6 +49,8 @@ pub struct Plan {
     pub until: Option<Timestamp>,
     /// Authorities that are being replaced, and what they wait for.
     pub rotating: Vec<(&'static str, Step)>,
+    /// What is there stays as it is, whatever it is: somebody else looks after it.
+    frozen: bool,
 }
 
 /// What is asked for and known of rotations, by authority.
@@ -61,7 +63,8 @@ pub fn plan(
     rotations: &Rotations<'_>,
     now: Timestamp,
 ) -> Result<Plan, Error> {
-    let mut plan = Plan::default();
+    let mut plan =
+        Plan { frozen: scope.annotation("disable-pki-reconciliation").is_some(), ..Plan::default() };
     let mut authorities: BTreeMap<&'static str, Stored> = BTreeMap::new();
     for ca in AUTHORITIES {
         let stored = authority(&mut plan, ca, kept, &rotations(ca.secret), now)?;
@@ -74,13 +77,17 @@ pub fn plan(
                 all.add(&stored.trusted().pem());
             }
         }
+        if let Some(user) = scope.trust_bundle.as_ref().filter(|_| bundle.user) {
+            let given = kept.data(Kind::ConfigMap, user);
+            all.add(given.as_ref().and_then(|d| text(d, "ca-bundle.crt")).unwrap_or_default());
+        }
         let data = one(bundle.key, all.pem());
         plan.ensure(kept, Kind::ConfigMap, bundle.config_map, data, Vec::new(), "what it trusts has changed");
     }
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     for entry in leaves(scope) {
         let Some(by) = authorities.get(entry.authority) else { continue };
-        let pair = leaf(&mut plan, &entry, by, kept, now)?;
+        let pair = leaf(&mut plan, &entry, by, scope.leaves, kept, now)?;
         pairs.insert(entry.secret, pair);
     }
     let roots = authorities.get("root-ca").map(|s| s.trusted().pem()).unwrap_or_default();
@@ -116,7 +123,7 @@ impl Plan {
         why: &str,
     ) {
         let there = kept.data(kind, name);
-        if there.as_ref().is_some_and(|t| data.iter().all(|(k, v)| t.get(k) == Some(v))) {
+        if there.as_ref().is_some_and(|t| self.frozen || data.iter().all(|(k, v)| t.get(k) == Some(v))) {
             return;
         }
         let why = if there.is_none() { "there is none".to_owned() } else { why.to_owned() };
@@ -140,7 +147,7 @@ fn authority(
     let (stored, until) = match kept.data(Kind::Secret, ca.secret) {
         None => {
             let made = Stored { honoured: known.asked.clone(), ..Stored::new(make()?) };
-            plan.ensure(kept, Kind::Secret, ca.secret, authority_data(&made), Vec::new(), "");
+            plan.ensure(kept, Kind::Secret, ca.secret, authority_data(ca, &made), Vec::new(), "");
             return Ok(made);
         }
         Some(data) => {
@@ -150,6 +157,9 @@ fn authority(
             (stored, until)
         }
     };
+    if plan.frozen {
+        return Ok(stored);
+    }
     let mut known = known.clone();
     if let Some(until) = until.filter(|_| stored.phase() != Phase::Steady) {
         // Somebody may still be without what the last step brought.
@@ -168,7 +178,7 @@ fn authority(
         Step::Rest { .. } | Step::AwaitTrust | Step::AwaitLeaves => return Ok(stored),
     };
     let stored = rotation::apply(stored, &step, known.asked.as_deref(), make)?;
-    let mut data = authority_data(&stored);
+    let mut data = authority_data(ca, &stored);
     data.insert(SINCE.to_owned(), now.to_string().into_bytes());
     plan.ensure(kept, Kind::Secret, ca.secret, data, Vec::new(), &why);
     Ok(stored)
@@ -189,13 +199,14 @@ fn read_authority(data: &Data) -> Result<Stored, Error> {
 }
 
 /// All keys of an authority's Secret; those of a rotation are empty when there is none, so that they are taken away.
-fn authority_data(stored: &Stored) -> Data {
+fn authority_data(ca: Ca, stored: &Stored) -> Data {
     let pair = stored.current.pair();
+    let trusted = if ca.secret == IGNITION { stored.trusted().pem() } else { pair.cert.clone() };
     let next = stored.next.as_ref().map(|n| n.pair());
     let fields: [(&str, &str); 8] = [
         ("ca.crt", &pair.cert),
         ("ca.key", pair.key.expose()),
-        ("tls.crt", &pair.cert),
+        ("tls.crt", &trusted),
         ("tls.key", pair.key.expose()),
         ("next.crt", next.map_or("", |n| &n.cert)),
         ("next.key", next.map_or("", |n| n.key.expose())),
@@ -205,9 +216,20 @@ fn authority_data(stored: &Stored) -> Data {
     fields.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
 }
 
-fn leaf(plan: &mut Plan, entry: &Entry, by: &Stored, kept: &dyn Kept, now: Timestamp) -> Result<Pair, Error> {
+fn leaf(
+    plan: &mut Plan,
+    entry: &Entry,
+    by: &Stored,
+    lives: Lives,
+    kept: &dyn Kept,
+    now: Timestamp,
+) -> Result<Pair, Error> {
     let there = kept.data(Kind::Secret, &entry.secret).and_then(|d| pair(&d, entry.keys.0, entry.keys.1));
-    let why = match entry.leaf.assess(there.as_ref(), &by.current, now) {
+    if let Some(pair) = there.as_ref().filter(|_| plan.frozen) {
+        return Ok(pair.clone());
+    }
+    let wanted = entry.leaf.clone().living(lives.life, lives.renew_before);
+    let why = match wanted.assess(there.as_ref(), &by.current, now) {
         Verdict::Keep { until } => {
             plan.look_again(until);
             None
@@ -216,7 +238,7 @@ fn leaf(plan: &mut Plan, entry: &Entry, by: &Stored, kept: &dyn Kept, now: Times
     };
     let pair = match (there, &why) {
         (Some(pair), None) => pair,
-        _ => by.current.issue(&entry.leaf, now)?,
+        _ => by.current.issue(&wanted, now)?,
     };
     let mut data = one(entry.keys.0, pair.cert.clone());
     data.insert(entry.keys.1.to_owned(), pair.key.expose().as_bytes().to_vec());
@@ -226,7 +248,10 @@ fn leaf(plan: &mut Plan, entry: &Entry, by: &Stored, kept: &dyn Kept, now: Times
 }
 
 fn write_kubeconfig(plan: &mut Plan, config: &Kubeconfig, pair: &Pair, roots: &str, kept: &dyn Kept) {
-    let document = pki::kubeconfig(&config.server, roots, config.user, &Access::Certificate(pair));
+    let shown = config.shown.as_ref().and_then(|s| kept.data(Kind::Secret, s));
+    let mut trusted = roots.to_owned();
+    trusted.extend(shown.as_ref().and_then(|d| text(d, "tls.crt")));
+    let document = pki::kubeconfig(&config.server, &trusted, config.user, &Access::Certificate(pair));
     let data = one(config.key, document);
     let why = "its certificate, its server or what it trusts has changed";
     plan.ensure(kept, Kind::Secret, &config.secret, data, config.labels.clone(), why);

@@ -38,6 +38,9 @@ pub fn kube_controller_manager(scope: &Scope) -> Result<Vec<Value>, Error> {
 /// Adds gates, and node ranges where this cluster hands them out itself.
 pub fn adapt_kube_controller_manager(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
     gates(scope, pod);
+    if let Some(mut main) = pod.main().filter(|_| !super::profiled(scope, "kube-controller-manager")) {
+        main.args(["--profiling=false".to_owned()]);
+    }
     if let Some(mut main) = pod.main()
         && scope.network.allocate_node_cidrs
     {
@@ -61,6 +64,9 @@ pub fn kube_scheduler(scope: &Scope) -> Result<Vec<Value>, Error> {
         "clientConnection": {"kubeconfig": "/etc/kubernetes/kubeconfig/kubeconfig"},
         "leaderElection": {"leaderElect": true, "leaseDuration": "137s", "renewDeadline": "107s", "retryPeriod": "26s"},
     });
+    if !super::profiled(scope, "kube-scheduler") {
+        config["enableProfiling"] = json!(false);
+    }
     match profile {
         "LowNodeUtilization" | "" => {}
         "HighNodeUtilization" => {

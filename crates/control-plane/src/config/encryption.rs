@@ -102,6 +102,10 @@ pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) {
         api.mount(SECRET, "/etc/kubernetes/secret-encryption");
     }
     let Encryption::Kms { active, backup, .. } = encryption else { return };
+    let private = private_vaults(scope);
+    if let Some(ip) = scope.endpoints.private_router.as_ref().filter(|_| !private.is_empty()) {
+        pod.spec().insert("hostAliases".into(), json!([{"ip": ip, "hostnames": private}]));
+    }
     pod.volume(json!({"name": "kms-socket", "emptyDir": {}}));
     pod.volume(json!({"name": "azure-kms-credentials", "secret": {
         "secretName": "azure-kms-config", "items": [{"key": "cloud.conf", "path": "azure.json"}]}}));
@@ -127,6 +131,28 @@ pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) {
     if let Some(backup) = backup {
         pod.add_container(sidecar(scope, backup, "backup", 8788, 8096, client.as_deref()));
     }
+}
+
+/// Vaults that only the guest's network reaches. The private router is in it, and passes on what asks for them.
+pub fn private_vaults(scope: &Scope) -> Vec<String> {
+    let Some(Encryption::Kms { active, backup, private: true }) = &scope.encryption else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = std::iter::once(active).chain(backup).map(|k| host(scope, k)).collect();
+    names.dedup();
+    if scope.reach.private() { names } else { Vec::new() }
+}
+
+/// The name of a vault or of a managed HSM, in its cloud.
+fn host(scope: &Scope, key: &KmsKey) -> String {
+    let domain = match scope.azure.cloud.as_str() {
+        "AzureUSGovernmentCloud" => "usgovcloudapi.net",
+        "AzureChinaCloud" => "azure.cn",
+        "AzureGermanCloud" => "microsoftazure.de",
+        "AzureBleuCloud" => "sovcloud-api.fr",
+        _ => "azure.net",
+    };
+    format!("{}.{}.{domain}", key.vault, if key.managed_hsm { "managedhsm" } else { "vault" })
 }
 
 fn sidecar(

@@ -86,6 +86,9 @@ fn server(scope: &Scope) -> Result<Value, Error> {
     if let Some(life) = scope.annotation("kube-apiserver-service-account-token-max-expiration") {
         arguments["service-account-max-token-expiration"] = json!([life]);
     }
+    if !super::profiled(scope, "kube-apiserver") {
+        arguments["profiling"] = json!(["false"]);
+    }
     let named = named_certificates(scope);
     Ok(json!({
         "apiVersion": "kubecontrolplane.config.openshift.io/v1",
@@ -319,6 +322,11 @@ fn provider(p: &Value) -> Result<Value, Error> {
 pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
     let profile = tls::of(scope)?;
     if let Some(mut api) = pod.container("kube-apiserver") {
+        // The last one counts.
+        let level = "kube-apiserver-verbosity-level";
+        if scope.annotation(level).is_some() {
+            api.args([format!("--v={}", number(scope, level, 2)?)]);
+        }
         for (annotation, variable) in
             [("kube-apiserver-gogc", "GOGC"), ("kube-apiserver-gomemlimit", "GOMEMLIMIT")]
         {

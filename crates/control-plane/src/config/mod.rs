@@ -14,7 +14,14 @@ pub mod providers;
 pub mod router;
 pub mod version;
 
+use crate::scope::Scope;
 use serde_json::{Value, json};
+
+/// Whether a component may be profiled; `disable-profiling` lists those that may not.
+pub(crate) fn profiled(scope: &Scope, component: &str) -> bool {
+    let without = scope.annotation("disable-profiling").unwrap_or_default();
+    !without.split(',').any(|c| c.trim() == component)
+}
 
 pub(crate) fn config_map(name: &str, key: &str, text: String) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {key: text}})

@@ -1,6 +1,6 @@
 //! The router of one control plane: TLS by name, passed on without being opened.
 
-use super::config_map;
+use super::{config_map, encryption};
 use crate::Error;
 use crate::pod::Pod;
 use crate::scope::{Reach, Scope};
@@ -17,8 +17,8 @@ pub fn backends(scope: &Scope) -> Vec<(String, &'static str, u16)> {
         }
     };
     add(&e.api.host, "kube-apiserver", 6443);
-    if let Some(private) = &e.private_api {
-        add(private, "kube-apiserver", 6443);
+    for further in e.private_api.iter().chain(&e.custom_api) {
+        add(further, "kube-apiserver", 6443);
     }
     add(&e.ignition.host, "ignition-server-proxy", 443);
     add(&e.konnectivity.host, "konnectivity-server", 8091);
@@ -37,6 +37,10 @@ pub fn objects(scope: &Scope) -> Result<Vec<Value>, Error> {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  use_backend {service} if {{ req_ssl_sni -i {host} }}");
     }
+    let vaults = encryption::private_vaults(scope);
+    for (i, vault) in vaults.iter().enumerate() {
+        let _ = writeln!(text, "  use_backend vault-{i} if {{ req_ssl_sni -i {vault} }}");
+    }
     let mut seen: Vec<&str> = Vec::new();
     for (_, service, port) in &backends {
         if !seen.contains(service) {
@@ -47,6 +51,9 @@ pub fn objects(scope: &Scope) -> Result<Vec<Value>, Error> {
                 scope.namespace
             );
         }
+    }
+    for (i, vault) in vaults.iter().enumerate() {
+        let _ = write!(text, "\nbackend vault-{i}\n  server vault {vault}:443 check inter 10s\n");
     }
     let mut objects = vec![config_map("router", "haproxy.cfg", text)];
     let mut service = json!({

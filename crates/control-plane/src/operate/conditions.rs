@@ -14,6 +14,8 @@ pub struct Known<'a> {
     pub scope: Option<&'a Scope>,
     pub progress: Option<&'a Progress>,
     pub held: Option<&'a Held>,
+    /// The administrator's kubeconfig is written.
+    pub kubeconfig: bool,
     pub health: &'a Result<(), String>,
     pub was_available: bool,
     /// Whether the name of the API resolves; nothing if it has none of its own.
@@ -78,7 +80,10 @@ fn configuration(known: &Known<'_>) -> Said {
 
 fn infrastructure(known: &Known<'_>) -> Said {
     match known.scope {
-        None => unknown("the configuration cannot be used yet"),
+        None => {
+            let message = "the configuration cannot be used yet".to_owned();
+            (Status::Unknown, reason::INFRA_STATUS_FAILURE, message)
+        }
         Some(_) => held(known, is::INFRASTRUCTURE_READY),
     }
 }
@@ -185,8 +190,9 @@ fn available(known: &Known<'_>, etcd: Said, api: Said) -> Said {
     if let Some(h) = known.held {
         return no(h.reason, h.message.clone());
     }
-    if known.scope.is_none() {
-        return no(reason::WAITING_ON_INFRASTRUCTURE_READY, "its endpoints are not known yet".to_owned());
+    if !known.kubeconfig {
+        let message = "the administrator's kubeconfig is not written yet".to_owned();
+        return no(reason::KUBECONFIG_WAITING_FOR_CREATE, message);
     }
     if etcd.0 != Status::True {
         return etcd;
@@ -230,6 +236,7 @@ mod tests {
             scope: None,
             progress: None,
             held: Some(&held),
+            kubeconfig: false,
             health: &health,
             was_available: false,
             name: Some(&health),
@@ -243,7 +250,7 @@ mod tests {
         for (kind, status, reason) in [
             (is::VALID_HOSTED_CONTROL_PLANE_CONFIGURATION, Status::Unknown, "AzureError"),
             (is::VALID_RELEASE_INFO, Status::False, "MissingReleaseImages"),
-            (is::INFRASTRUCTURE_READY, Status::Unknown, "StatusUnknown"),
+            (is::INFRASTRUCTURE_READY, Status::Unknown, "InfraStatusFailure"),
             (is::EXTERNAL_DNS_REACHABLE, Status::False, "ExternalDNSHostNotReachable"),
             (is::VALID_IDP_CONFIGURATION, Status::False, "IDPConfigurationError"),
             (is::VALID_AZURE_KMS_CONFIG, Status::Unknown, "StatusUnknown"),
@@ -254,5 +261,28 @@ mod tests {
         ] {
             assert_eq!(said(kind), Some((status, reason)), "{kind}");
         }
+    }
+
+    /// Nobody can be let in before there is a kubeconfig to come in with.
+    #[test]
+    fn a_control_plane_without_a_kubeconfig_is_not_available() {
+        let health = Ok(());
+        let mut known = Known {
+            scope: None,
+            progress: None,
+            held: None,
+            kubeconfig: false,
+            health: &health,
+            was_available: true,
+            name: None,
+            providers: None,
+            azure: &Verdict::Good,
+            kms: &Verdict::Good,
+            troubles: &[],
+        };
+        let well = || well("well");
+        assert_eq!(available(&known, well(), well()).1, "KubeconfigWaitingForCreate");
+        known.kubeconfig = true;
+        assert_eq!(available(&known, well(), well()).0, Status::True);
     }
 }

@@ -15,6 +15,7 @@
 
 mod conditions;
 mod etcd;
+mod going;
 mod memo;
 mod objects;
 mod progress;
@@ -204,8 +205,11 @@ impl Operator {
         let (namespace, name) = split(key);
         let seen = self.views.planes.get(namespace, name);
         // Everything is owned by the object and goes with it.
-        let seen = seen.filter(|s| s.metadata.deletion_timestamp.is_none() && self.tenants.serves(namespace));
-        let Some(seen) = seen else {
+        let seen = seen.filter(|_| self.tenants.serves(namespace));
+        if let Some(going) = seen.as_ref().filter(|s| s.metadata.deletion_timestamp.is_some()) {
+            self.let_go(going).await?;
+        }
+        let Some(seen) = seen.filter(|s| s.metadata.deletion_timestamp.is_none()) else {
             self.memos.lock().remove(key);
             return Ok(Outcome::Done);
         };
@@ -265,7 +269,9 @@ impl Operator {
             memo.doubt("kms", now);
         }
         let name = self.name(&pass, &health).await;
-        let account = Account { pass: Some(&pass), name, azure, kms, ..Account::of(&found, &health) };
+        let kubeconfig = self.views.kept(namespace, &memo.pending).has(Kind::Secret, "admin-kubeconfig");
+        let account =
+            Account { pass: Some(&pass), kubeconfig, name, azure, kms, ..Account::of(&found, &health) };
         let rotates = self.tell(&seen, &account).await?;
         let unsure = account.azure != Verdict::Good || account.kms != Verdict::Good;
         self.tell_components(&pass, &mut memo).await?;

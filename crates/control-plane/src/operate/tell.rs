@@ -5,6 +5,7 @@ use super::memo::{self, Memo};
 use super::objects::{self, component_status};
 use super::progress;
 use super::{Found, KINDS, Operator, Pass, Verdict};
+use crate::certificates;
 use crate::encryption::{self, Observed};
 use apis::hypershift::encryption::SecretEncryptionStatus;
 use futures::StreamExt;
@@ -93,6 +94,8 @@ pub(super) struct Account<'a> {
     pub pass: Option<&'a Pass<'a>>,
     pub found: &'a Found,
     pub health: &'a Result<(), String>,
+    /// The administrator's kubeconfig is written.
+    pub kubeconfig: bool,
     pub name: Option<Result<(), String>>,
     pub azure: Verdict,
     pub kms: Verdict,
@@ -100,7 +103,15 @@ pub(super) struct Account<'a> {
 
 impl<'a> Account<'a> {
     pub fn of(found: &'a Found, health: &'a Result<(), String>) -> Account<'a> {
-        Account { pass: None, found, health, name: None, azure: Verdict::Good, kms: Verdict::Good }
+        Account {
+            pass: None,
+            found,
+            health,
+            kubeconfig: false,
+            name: None,
+            azure: Verdict::Good,
+            kms: Verdict::Good,
+        }
     }
 }
 
@@ -121,6 +132,7 @@ fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: j
         scope,
         progress,
         held: account.found.held.as_ref(),
+        kubeconfig: account.kubeconfig,
         health: account.health,
         was_available,
         name: account.name.as_ref(),
@@ -158,6 +170,10 @@ fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: j
     if let Some(s) = scope {
         status["controlPlaneEndpoint"] = json!({"host": s.endpoints.api.host, "port": s.endpoints.api.port});
         status["kubeConfig"] = json!({"name": "admin-kubeconfig", "key": "kubeconfig"});
+        status["customKubeconfig"] = match s.endpoints.custom_api {
+            Some(_) => json!({"name": certificates::CUSTOM, "key": "kubeconfig"}),
+            None => Value::Null,
+        };
         if s.oauth() {
             status["kubeadminPassword"] = json!({"name": "kubeadmin-password"});
             let e = &s.endpoints.oauth;

@@ -6,7 +6,8 @@
 use super::memo::Memo;
 use super::progress::Turn;
 use super::{KINDS, Operator, Pass};
-use crate::table;
+use crate::certificates::plan::Kind as Material;
+use crate::{certificates, table};
 use k8s_openapi::api as k8s;
 use reconcile::{Failure, Kind, Owner, Prune};
 
@@ -35,6 +36,11 @@ fn kinds() -> Vec<Kind> {
 impl Operator {
     pub(super) async fn unwanted(&self, pass: &Pass<'_>, memo: &mut Memo) -> Result<(), Failure> {
         let namespace = &*pass.scope.namespace;
+        let custom = self.views.seen(namespace, Material::Secret, certificates::CUSTOM);
+        if custom.is_some() && pass.scope.endpoints.custom_api.is_none() {
+            let secrets = Kind::of::<k8s::core::v1::Secret>();
+            self.applier.delete(&secrets.at(namespace, certificates::CUSTOM)).await?;
+        }
         for component in table::all().iter().filter(|c| c.name != KEPT) {
             let name = component.name;
             if pass.progress.turn(name) != Turn::Unwanted {

@@ -17,6 +17,7 @@ use reconcile::View;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Views of a management cluster.
@@ -38,7 +39,7 @@ pub struct Views {
     pub members: Arc<View<Member>>,
     pub backups: Arc<View<DynamicObject>>,
     /// Addresses that Services were given.
-    pub services: Arc<View<String>>,
+    pub services: Arc<View<ServedAt>>,
     /// Names that Routes were given.
     pub routes: Arc<View<String>>,
     /// `group/Kind` of what the management cluster serves beyond the built-in kinds.
@@ -115,10 +116,20 @@ impl Slim {
     }
 }
 
-/// The name or address a balancer was given.
-fn address(o: &DynamicObject) -> Option<String> {
+/// Where a Service is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedAt {
+    /// The name or address its balancer was given.
+    pub outside: Option<String>,
+    /// Its own address in the management cluster.
+    pub inside: Option<String>,
+}
+
+fn served_at(o: &DynamicObject) -> Option<ServedAt> {
     let first = &o.data["status"]["loadBalancer"]["ingress"][0];
-    first["hostname"].as_str().or_else(|| first["ip"].as_str()).map(str::to_owned)
+    let outside = first["hostname"].as_str().or_else(|| first["ip"].as_str()).map(str::to_owned);
+    let inside = o.data["spec"]["clusterIP"].as_str().filter(|ip| ip.parse::<IpAddr>().is_ok());
+    Some(ServedAt { outside, inside: inside.map(str::to_owned) })
 }
 
 /// The name of a Route: its own, or what the management cluster's router gave to one that asked for none.
@@ -143,7 +154,7 @@ impl Views {
             warnings: View::new(Warning::of),
             members: View::new(Member::of),
             backups: View::whole(),
-            services: View::new(address),
+            services: View::new(served_at),
             routes: View::new(host),
             served,
             random,
@@ -195,9 +206,12 @@ impl Views {
             [("oauth", "oauth"), ("konnectivity", "konnectivity-server"), ("ignition", "ignition-server")];
         let routes = routes.into_iter().filter_map(|(key, r)| Some((key, self.routes.get(namespace, r)?)));
         let services = [("api", "kube-apiserverlb"), ("oauth", "oauth-openshift")];
-        let services =
-            services.into_iter().filter_map(|(key, s)| Some((key, self.services.get(namespace, s)?)));
-        routes.chain(services).map(|(key, host)| (key, (*host).clone())).collect()
+        let services = services
+            .into_iter()
+            .filter_map(|(key, s)| Some((key, self.services.get(namespace, s)?.outside.clone()?)));
+        let router = self.services.get(namespace, "private-router").and_then(|s| s.inside.clone());
+        let router = router.map(|ip| ("private-router", ip));
+        routes.map(|(key, host)| (key, (*host).clone())).chain(services).chain(router).collect()
     }
 
     /// Whether the management cluster knows an object's kind.

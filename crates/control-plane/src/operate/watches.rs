@@ -2,6 +2,7 @@
 
 use super::objects::PLANE;
 use super::{Operator, Surroundings, Tenants, Views};
+use crate::facts;
 use apis::hypershift::HostedControlPlane;
 use clock::{Random, SharedClock};
 use k8s_openapi::api as k8s;
@@ -70,7 +71,7 @@ pub struct Only {
 impl Only {
     pub(super) fn covers(&self, hcp: &HostedControlPlane) -> bool {
         let name = self.name.as_ref().is_none_or(|n| hcp.metadata.name.as_ref() == Some(n));
-        name && self.release_image.as_ref().is_none_or(|i| hcp.spec.release_image == *i)
+        name && self.release_image.as_ref().is_none_or(|i| facts::image(hcp) == i)
     }
 }
 

@@ -84,7 +84,7 @@ impl Operator {
     /// what there is of it in Azure goes by its finalizers.
     async fn links(&self, pass: &Pass<'_>, memo: &Memo, waves: &mut Waves) -> Result<(), Failure> {
         let scope = pass.scope;
-        let address = |name: &str| self.views.services.get(&scope.namespace, name).map(|a| (*a).clone());
+        let address = |name: &str| self.views.services.get(&scope.namespace, name)?.outside.clone();
         let objects = crate::links::objects(scope, &pass.seen.data["spec"], &address);
         if objects.is_empty() {
             return Ok(());

@@ -9,6 +9,7 @@ use crate::kinds::{INGRESS_CONTROLLER, REGISTRY, SNAPSHOT, SNAPSHOT_CONTENT};
 use crate::plan::blocking;
 use apis::conditions::{hosted_cluster as condition, reason};
 use apis::hypershift::HostedControlPlane;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
@@ -19,6 +20,9 @@ use serde_json::{Value, json};
 const DESTROYED: &str = condition::CLOUD_RESOURCES_DESTROYED;
 /// This many tries without an answer, and we step aside.
 const PATIENCE: u32 = 5;
+
+/// After this long the cluster goes without us, and what is left stays in Azure.
+const DEADLINE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is still there, in words.
 type Left = Result<Option<String>, kube::Error>;
@@ -48,7 +52,13 @@ impl Operator {
                     .iter()
                     .map(|l| self.waiting(l, "the guest's controllers remove it in Azure; see their logs"))
                     .collect();
-                say(false, reason::REMAINING_CLOUD_RESOURCES, format!("still there: {}", left.join(", ")));
+                let since = hcp.metadata.deletion_timestamp.as_ref().map(|t| t.0);
+                let late = since.is_some_and(|s| self.clock.now().duration_since(s) >= DEADLINE);
+                let why = match late {
+                    true => reason::CLOUD_RESOURCES_DELETION_TIMED_OUT,
+                    false => reason::REMAINING_CLOUD_RESOURCES,
+                };
+                say(false, why, format!("still there: {}", left.join(", ")));
                 Ok(Outcome::Waiting { on, again: Some(seconds(5)) })
             }
             Err(e) => {

@@ -231,7 +231,7 @@ pub fn release(
     if of_cluster::unchecked(hc) {
         return Vec::new();
     }
-    let mut out = of_cluster::reach(image, &wanted, running);
+    let mut out = of_cluster::reach(&format!("spec.release.image {image}"), &wanted, running);
     if let Some(most) = cluster.filter(|most| wanted.ordinal() > most.ordinal()) {
         out.push(format!(
             "spec.release.image {image} is {wanted}, newer than the cluster, {most}: upgrade the HostedCluster first, or use {}",

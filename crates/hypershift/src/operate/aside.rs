@@ -282,7 +282,13 @@ impl Operator {
         ];
         let mut there = [false; 3];
         for (i, (field, key, target)) in list.into_iter().enumerate() {
-            let Some(source) = status[field]["name"].as_str() else { continue };
+            let Some(source) = status[field]["name"].as_str() else {
+                // A name that the API has no longer: nobody needs to get in by it.
+                if look.seen.data["status"][field]["name"].is_string() && field == "customKubeconfig" {
+                    self.applier.delete(&kinds::SECRET.at(naming::home(hc), target)).await?;
+                }
+                continue;
+            };
             let key = status[field]["key"].as_str().unwrap_or(key);
             let given = self.fetch.one(&self.views, Sort::Secret, &look.namespace, source).await?;
             let Some(mut object) = given.and_then(|g| copies::back(hc, &target, key, &g.data)) else {

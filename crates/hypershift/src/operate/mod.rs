@@ -95,6 +95,8 @@ struct Look {
     problems: Vec<Problem>,
     /// The release that the spec names.
     release: Option<Arc<Result<Payload, NoRelease>>>,
+    /// The one that the control plane is to run, if it has one of its own.
+    plane_release: Option<Arc<Result<Payload, NoRelease>>>,
     gate: Gate,
     pause: Result<Pause, String>,
     verdict: Option<Arc<Verdict>>,
@@ -216,6 +218,7 @@ impl Operator {
             found,
             problems,
             release: None,
+            plane_release: None,
             gate: Gate::Open,
             pause,
             verdict: None,
@@ -223,6 +226,7 @@ impl Operator {
             again: None,
         };
         self.look_at_release(&mut look, now).await;
+        self.look_at_plane_release(&mut look, now).await;
         self.look_at_azure(&mut look, now).await;
         Ok(look)
     }
@@ -248,7 +252,11 @@ impl Operator {
         look.again = sooner(look.again, again);
         match &*answer {
             Ok(payload) => {
-                let running = status::running(&look.seen.data["status"]);
+                let running = match look.hc.spec.control_plane_release {
+                    None => status::running(&look.seen.data["status"]),
+                    // What the control plane has gone ahead to is not what the rest comes from.
+                    Some(_) => status::running_guest(&look.seen.data["status"]),
+                };
                 look.problems.extend(validate::release::problems(&look.hc, payload, running.as_ref()));
                 if let Ok(wanted) = payload.release.version.parse() {
                     let blocked = look.plane.as_ref().and_then(|p| not_upgradeable(p));
@@ -259,6 +267,25 @@ impl Operator {
             Err(why) => look.problems.extend(validate::release::absent(&look.hc, why)),
         }
         look.release = Some(answer);
+    }
+
+    /// A control plane that goes ahead does so by a release that must be there, too.
+    async fn look_at_plane_release(&self, look: &mut Look, now: jiff::Timestamp) {
+        let Some(pull_secret) = self.pull_secret(look).map(<[u8]>::to_vec) else { return };
+        let Some(image) = look.hc.spec.control_plane_release.as_ref().map(|r| r.image.clone()) else {
+            return;
+        };
+        let (answer, again) = self.releases.get(&*self.around, &look.hc, &image, &pull_secret, now).await;
+        look.again = sooner(look.again, again);
+        match &*answer {
+            Ok(payload) => {
+                let running = status::running(&look.seen.data["status"]);
+                let problems = validate::release::problems_of_plane(&look.hc, payload, running.as_ref());
+                look.problems.extend(problems);
+            }
+            Err(why) => look.problems.extend(validate::release::absent_of_plane(&look.hc, why)),
+        }
+        look.plane_release = Some(answer);
     }
 
     /// Azure is asked only about what could be right otherwise.
@@ -279,6 +306,9 @@ impl Operator {
     /// Whether nothing may be applied. A cluster that runs is stopped by what it says of itself, never by what Azure says.
     fn blocked(&self, look: &Look) -> bool {
         let Some(Ok(_)) = look.release.as_deref() else { return true };
+        if let Some(Err(_)) = look.plane_release.as_deref() {
+            return true;
+        }
         if look.plane.is_none() {
             return !look.problems.is_empty() || look.verdict.as_ref().is_some_and(|v| !v.good());
         }
@@ -298,7 +328,8 @@ impl Operator {
             _ => hc.spec.release.image.as_str(),
         };
         let pull_secret = self.pull_secret(look).unwrap_or_default();
-        let (answer, _) = self.releases.get(&*self.around, hc, image, pull_secret, self.clock.now()).await;
+        let own = hc.spec.control_plane_release.as_ref().map_or(image, |r| &r.image);
+        let (answer, _) = self.releases.get(&*self.around, hc, own, pull_secret, self.clock.now()).await;
         let payload = (*answer).as_ref().map_err(|e| e.to_string())?;
         let pools = self.views.pools_of(naming::home(hc), naming::name(hc));
         let autoscaled = pools.iter().any(|p| p.autoscales);
@@ -337,7 +368,7 @@ impl Operator {
         let projection = project::plane(hc, image, autoscaled)?;
         let around = Around {
             // As the control plane will name it, whatever it was resolved to.
-            release: Release { image: image.to_owned(), ..payload.release.clone() },
+            release: Release { image: own.to_owned(), ..payload.release.clone() },
             management: control_plane::scope::Management {
                 openshift: management.openshift,
                 uid,
@@ -494,7 +525,8 @@ impl Operator {
             let open = v.identities.iter().chain(&v.unknown);
             on.extend(open.map(|m| Waiting::new("Azure identities", m.clone(), now)));
         }
-        if let Some(Err(NoRelease::Unreachable(why))) = look.release.as_deref() {
+        for release in [&look.release, &look.plane_release] {
+            let Some(Err(NoRelease::Unreachable(why))) = release.as_deref() else { continue };
             on.push(Waiting::new("the release's registry", why.clone(), now));
         }
         let conditions = reconcile::conditions::Conditions::of(status);

@@ -7,7 +7,7 @@ mod links;
 mod sizes;
 mod versions;
 
-pub use versions::running;
+pub use versions::{running, running_guest};
 
 use crate::around::{NoRelease, Payload};
 use crate::ingress::Exposed;
@@ -374,6 +374,7 @@ fn progressing(seen: &Seen<'_>, status: &Value, own: &[Finding]) -> Finding {
     let there = newest["image"] == wanted.image.as_str()
         || seen
             .release
+            .filter(|_| seen.hc.spec.control_plane_release.is_none())
             .is_some_and(|r| r.as_ref().is_ok_and(|p| newest["image"] == p.release.image.as_str()));
     match there && newest["state"] == "Completed" {
         true => Finding::new(

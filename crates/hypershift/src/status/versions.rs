@@ -42,10 +42,16 @@ pub fn write(status: &mut Value, seen: &Seen<'_>, plane: &Value, generation: Opt
 
 /// The newest version that was ever complete, of the whole cluster or of its control plane.
 pub fn running(status: &Value) -> Option<Version> {
-    let complete = |list: &str| {
-        let entries = status[list]["history"].as_array().into_iter().flatten();
-        let done = entries.filter(|e| e["state"] == "Completed");
-        done.filter_map(|e| e["version"].as_str()?.parse::<Version>().ok()).next()
-    };
-    complete("version").max(complete("controlPlaneVersion"))
+    running_guest(status).max(complete(status, "controlPlaneVersion"))
+}
+
+/// The same of the whole cluster alone.
+pub fn running_guest(status: &Value) -> Option<Version> {
+    complete(status, "version")
+}
+
+fn complete(status: &Value, list: &str) -> Option<Version> {
+    let entries = status[list]["history"].as_array().into_iter().flatten();
+    let done = entries.filter(|e| e["state"] == "Completed");
+    done.filter_map(|e| e["version"].as_str()?.parse::<Version>().ok()).next()
 }

@@ -19,19 +19,28 @@ const HSM: u32 = 22;
 
 /// What is wrong with a release for this cluster. `running` is the newest version that was ever complete.
 pub fn problems(hc: &HostedCluster, payload: &Payload, running: Option<&Version>) -> Vec<Problem> {
-    let image = &hc.spec.release.image;
     let version: Version = match payload.release.version.parse() {
         Ok(version) => version,
-        Err(e) => return vec![invalid(format!("spec.release.image {image}: {e}"))],
+        Err(e) => return vec![invalid(format!("{}: {e}", named(hc)))],
     };
     let mut out = Vec::new();
     if !unchecked(hc) {
-        out.extend(reach(image, &version, running).into_iter().map(invalid));
+        out.extend(reach(&named(hc), &version, running).into_iter().map(invalid));
         if hc.spec.networking.network_type == NetworkType::OpenShiftSdn && version.ordinal() > 10 {
             out.push(Problem::configuration(format!(
                 "spec.networking.networkType is OpenShiftSDN, which {version} no longer has: use OVNKubernetes"
             )));
         }
+    }
+    if payload.arch.is_none() {
+        out.push(Problem {
+            condition: condition::VALID_RELEASE_IMAGE,
+            reason: reason::PAYLOAD_ARCH_NOT_FOUND,
+            message: format!(
+                "{} does not say for which processors it is: neither its index nor its configuration names amd64, arm64, ppc64le or s390x; use a release as it was published, or mirror it with all its platforms",
+                named(hc)
+            ),
+        });
     }
     let kms = hc.spec.shared.secret_encryption.as_ref().and_then(|e| e.kms.as_ref());
     let hsm = kms
@@ -45,18 +54,38 @@ pub fn problems(hc: &HostedCluster, payload: &Payload, running: Option<&Version>
     out
 }
 
+/// The same of the release that only the control plane runs.
+pub fn problems_of_plane(hc: &HostedCluster, payload: &Payload, running: Option<&Version>) -> Vec<Problem> {
+    match payload.release.version.parse::<Version>() {
+        Ok(_) if unchecked(hc) => Vec::new(),
+        Ok(version) => reach(&named_of_plane(hc), &version, running).into_iter().map(invalid).collect(),
+        Err(e) => vec![invalid(format!("{}: {e}", named_of_plane(hc)))],
+    }
+}
+
 /// Whether the user answers for the release alone.
 pub fn unchecked(hc: &HostedCluster) -> bool {
     naming::annotation(hc, annotation::SKIP_RELEASE_IMAGE_VALIDATION).is_some()
 }
 
-/// What keeps whatever runs, if anything does, from coming to this version: clusters and pools alike.
-pub fn reach(image: &str, version: &Version, running: Option<&Version>) -> Vec<String> {
+/// As a user finds it in the spec.
+fn named(hc: &HostedCluster) -> String {
+    format!("spec.release.image {}", hc.spec.release.image)
+}
+
+fn named_of_plane(hc: &HostedCluster) -> String {
+    let image = hc.spec.control_plane_release.as_ref().map_or("", |r| &r.image);
+    format!("spec.controlPlaneRelease.image {image}")
+}
+
+/// What keeps whatever runs, if anything does, from coming to this version: clusters and pools alike. `what` is the field
+/// and what it says.
+pub fn reach(what: &str, version: &Version, running: Option<&Version>) -> Vec<String> {
     let mut out = Vec::new();
-    out.extend(window(version).map(|m| format!("spec.release.image {image} is {version}: {m}")));
+    out.extend(window(version).map(|m| format!("{what} is {version}: {m}")));
     if let Some(now) = running.filter(|now| version.ordinal() < now.ordinal()) {
         out.push(format!(
-            "spec.release.image {image} is {version}, older than the {now} that runs: minors cannot go back; use {} or newer",
+            "{what} is {version}, older than the {now} that runs: minors cannot go back; use {} or newer",
             now.stream()
         ));
     }
@@ -78,10 +107,18 @@ fn window(version: &Version) -> Option<String> {
 
 /// What it means that there is no release.
 pub fn absent(hc: &HostedCluster, why: &NoRelease) -> Option<Problem> {
-    let image = &hc.spec.release.image;
+    missing(&named(hc), why)
+}
+
+/// The same of the release that only the control plane runs.
+pub fn absent_of_plane(hc: &HostedCluster, why: &NoRelease) -> Option<Problem> {
+    missing(&named_of_plane(hc), why)
+}
+
+fn missing(what: &str, why: &NoRelease) -> Option<Problem> {
     match why {
         NoRelease::Invalid(why) => Some(invalid(format!(
-            "spec.release.image {image} cannot be used: {why}; check the pull spec and that the pull secret reaches its registry"
+            "{what} cannot be used: {why}; check the pull spec and that the pull secret reaches its registry"
         ))),
         // Nobody could say: that is no judgement on the image.
         NoRelease::Unreachable(_) => None,

@@ -7,6 +7,7 @@ use apis::hypershift::HostedControlPlane;
 use azure::Env;
 use azure::oci::Logins;
 use control_plane::azure_checks;
+use control_plane::facts;
 use control_plane::operate::{self, Setup, Surroundings, Tenants, Verdict};
 use control_plane::scope::{Encryption, Management, Reach, Release, Scope};
 use futures::future::BoxFuture;
@@ -130,7 +131,7 @@ impl Outside {
         let namespace = hcp.metadata.namespace.as_deref().unwrap_or_default();
         let text = self.secret(namespace, "pull-secret", ".dockerconfigjson").await?;
         let logins = text.map(|t| Logins::parse(&t)).transpose()?;
-        Ok(self.registry.release(&hcp.spec.release_image, logins).await?)
+        Ok(self.registry.release(facts::image(hcp), logins).await?)
     }
 
     /// A client with the identity whose credentials a CSI driver mounts; read each time, since they are renewed.

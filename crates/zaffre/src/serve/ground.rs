@@ -128,15 +128,15 @@ impl Registry {
 
     /// The release that an image is.
     pub async fn release(&self, image: &str, logins: Option<Logins>) -> Result<Release, release::Error> {
-        Ok(self.look_up(image, logins).await?.0)
+        Ok(self.look_up(image, logins).await?.release)
     }
 
-    /// The same, with what its machines boot from.
+    /// The same, with what its machines are and boot from.
     pub async fn look_up(
         &self,
         image: &str,
         logins: Option<Logins>,
-    ) -> Result<(Release, Arc<[hypershift::BootImage]>), release::Error> {
+    ) -> Result<hypershift::Payload, release::Error> {
         let mut images = self.images.clone();
         if let Some(logins) = logins {
             images = images.logins(logins);
@@ -150,7 +150,8 @@ impl Registry {
             ours: self.ours.clone(),
             registry_overrides: self.overrides.clone(),
         };
-        Ok((release, world::boot_images(&payload.boot)))
+        let (arch, boot) = (world::payload_arch(&payload), world::boot_images(&payload.boot));
+        Ok(hypershift::Payload { release, arch, boot })
     }
 
     fn list(&self, payload: &Arc<Payload>) -> Arc<BTreeMap<String, String>> {

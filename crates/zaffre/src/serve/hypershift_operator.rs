@@ -175,7 +175,7 @@ impl Surroundings for Outside {
             let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
             let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
             match self.registry.look_up(image, Some(logins)).await {
-                Ok((release, boot)) => Ok(Payload { release, arch: None, boot }),
+                Ok(payload) => Ok(payload),
                 Err(e) if e.is_final() => Err(NoRelease::Invalid(chain(&e).to_string())),
                 Err(e) => Err(NoRelease::Unreachable(chain(&e).to_string())),
             }
