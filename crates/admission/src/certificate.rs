@@ -278,7 +278,7 @@ mod tests {
         assert!(matches!(plan(Some(&third), "home", late).unwrap(), Plan::Keep(_)));
         // Another namespace has other names, and what somebody spoilt is mended.
         assert_ne!(written(plan(Some(&first), "away", now).unwrap()).cert, first.cert);
-        let spoilt = Stored { authority_key: "?".into(), ..first.clone() };
+        let spoilt = Stored { authority_key: "?".into(), ..first };
         assert!(matches!(plan(Some(&spoilt), "home", now).unwrap(), Plan::Write(_)));
     }
 
