@@ -1,4 +1,4 @@
-//! Golden objects: two clusters in full, the others as what differs from one of them.
+//! Golden objects: two clusters in full, others as what differs from one of them, and of every combination a digest.
 
 use crate::world::{Names, managed, release, self_managed};
 use control_plane::scope::*;
@@ -64,24 +64,88 @@ fn every_object_of_every_flavour() {
         let base = if scope.identity.managed() { &aro } else { &own };
         set.text(&format!("{name}.diff"), &difference(base, &files(&scope)));
     }
+    set.text("matrix.txt", &matrix());
     set.assert();
 }
 
-fn variants() -> Vec<(&'static str, Scope)> {
-    let kms = |backup: bool| {
-        let key = |version: &str| KmsKey {
-            vault: "demo-kms".into(),
-            name: "etcd".into(),
-            version: version.into(),
-            managed_hsm: false,
+/// What a combination is called, and what becomes of it.
+fn line(name: &str, scope: &Scope) -> String {
+    let files = files(scope);
+    let objects: usize = files.values().map(|text| text.matches("\nkind: ").count()).sum();
+    let mut all = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    for (name, text) in &files {
+        all.update(format!("{name} {}\n{text}", text.len()).as_bytes());
+    }
+    let digest: String = all.finish().as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect();
+    format!("{name}: {} files, {objects} objects, {digest}\n", files.len())
+}
+
+/// One of several ways to be in one respect.
+type Way = (&'static str, fn(Scope) -> Scope);
+
+/// Flavour × availability × reach × encryption × capabilities × release. A change shows in which of them it is seen.
+fn matrix() -> String {
+    let mut combinations: Vec<(String, Scope)> =
+        vec![("self-managed".into(), self_managed()), ("managed".into(), managed())];
+    let dimensions: [&[Way]; 5] = [
+        &[
+            ("single", |s| Scope { available: Availability::Single, ..s }),
+            ("ha", |s| Scope { available: Availability::High, ..s }),
+        ],
+        &[
+            ("public", |s| Scope {
+                endpoints: Endpoints { private_api: None, ..s.endpoints.clone() },
+                reach: Reach::Public,
+                ..s
+            }),
+            ("private", |s| private(Reach::Private, s)),
+        ],
+        &[("plain", |s| Scope { encryption: None, ..s }), ("kms", |s| Scope { encryption: kms(false), ..s })],
+        &[
+            ("whole", |s| s),
+            ("reduced", |s| Scope {
+                disabled: ["ImageRegistry", "Console", "Ingress", "NodeTuning"].map(str::to_owned).into(),
+                ..s
+            }),
+        ],
+        &[("4.19.3", |s| at(s, "4.19.3")), ("4.20.1", |s| at(s, "4.20.1"))],
+    ];
+    for dimension in dimensions {
+        let more = |(name, scope): &(String, Scope)| {
+            dimension
+                .iter()
+                .map(|(word, change)| (format!("{name} {word}"), change(scope.clone())))
+                .collect::<Vec<_>>()
         };
-        Some(Encryption::Kms { active: key("2"), backup: backup.then(|| key("1")), private: false })
+        combinations = combinations.iter().flat_map(more).collect();
+    }
+    assert_eq!(combinations.len(), 64);
+    combinations.iter().map(|(name, scope)| line(name, scope)).collect()
+}
+
+fn at(scope: Scope, version: &str) -> Scope {
+    Scope { release: release(version), guest_image: release(version).image, ..scope }
+}
+
+fn kms(backup: bool) -> Option<Encryption> {
+    let key = |version: &str| KmsKey {
+        vault: "demo-kms".into(),
+        name: "etcd".into(),
+        version: version.into(),
+        managed_hsm: false,
     };
-    let private = |reach: Reach, s: Scope| Scope {
+    Some(Encryption::Kms { active: key("2"), backup: backup.then(|| key("1")), private: false })
+}
+
+fn private(reach: Reach, s: Scope) -> Scope {
+    Scope {
         endpoints: Endpoints { private_api: Some("api.demo.hypershift.local".into()), ..s.endpoints.clone() },
         reach,
         ..s
-    };
+    }
+}
+
+fn variants() -> Vec<(&'static str, Scope)> {
     vec![
         ("self-managed-ha", Scope { available: Availability::High, ..self_managed() }),
         ("self-managed-private", private(Reach::Private, self_managed())),
@@ -102,10 +166,7 @@ fn variants() -> Vec<(&'static str, Scope)> {
                 ..self_managed()
             },
         ),
-        (
-            "self-managed-next-release",
-            Scope { release: release("4.20.1"), guest_image: release("4.20.1").image, ..self_managed() },
-        ),
+        ("self-managed-next-release", at(self_managed(), "4.20.1")),
         (
             "self-managed-oidc",
             Scope {
