@@ -64,6 +64,8 @@ enum Chore {
     Setup,
     /// Regenerate the committed tables of ek-data.
     Tables,
+    /// Cluster API's and its Azure provider's own controllers against a world of ours; not part of CI.
+    Upstream,
 }
 
 fn main() -> ExitCode {
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Chore::Deps => deps::run(),
         Chore::Setup => setup::run().map(drop),
         Chore::Tables => tables::generate(),
+        Chore::Upstream => upstream(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,6 +87,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Go takes minutes to build them, hence not part of CI.
+fn upstream() -> anyhow::Result<()> {
+    let mut test = run::cargo();
+    test.args(["test", "--locked", "--package", "world", "--test", "main", "upstream", "--", "--nocapture"]);
+    test.env("ZAFFRE_UPSTREAM", "1");
+    run::visibly(test)
 }
 
 #[cfg(test)]

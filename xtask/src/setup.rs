@@ -31,6 +31,8 @@ const DEBIAN_PACKAGES: &[Package] = &[
         why: "an OCI client for the registries of the Azure simulator",
         probe: &["skopeo", "--version"],
     },
+    Package { name: "curl", why: "commands of the pages under docs", probe: &["curl", "--version"] },
+    Package { name: "openssl", why: "commands of the pages under docs", probe: &["openssl", "version"] },
     Package { name: "git", why: "the check that tests leave the tree clean", probe: &["git", "--version"] },
 ];
 

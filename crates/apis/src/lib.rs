@@ -52,7 +52,20 @@ use schema::{definition, ruled};
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut all = hypershift_crds();
     all.extend(machine_crds());
-    all.extend(openshift_crds());
+    all.extend(brought_along());
+    all
+}
+
+/// The same for clusters where upstream's controllers keep machines: its own definitions stand beside these.
+pub fn crds_without_machines() -> Vec<CustomResourceDefinition> {
+    let mut all = hypershift_crds();
+    all.extend(brought_along());
+    all
+}
+
+/// What OpenShift and the driver of vaults would bring.
+fn brought_along() -> Vec<CustomResourceDefinition> {
+    let mut all = openshift_crds();
     all.push(definition::<secrets_store::SecretProviderClass>());
     all
 }

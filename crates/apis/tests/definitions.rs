@@ -24,3 +24,15 @@ fn names_are_unique_and_every_kind_has_one_stored_version() {
         assert_eq!((versions.len(), versions[0].served, versions[0].storage), (1, true, true));
     }
 }
+
+#[test]
+fn upstreams_versions_are_those_that_are_run() {
+    let text = include_str!("../../../interop/go/capi/go.mod");
+    for (module, version) in [
+        ("sigs.k8s.io/cluster-api", apis::capi::UPSTREAM),
+        ("sigs.k8s.io/cluster-api-provider-azure", apis::capz::UPSTREAM),
+    ] {
+        let is = |l: &str| l.split_whitespace().take(2).eq([module, version]);
+        assert!(text.lines().any(is), "{module} {version}");
+    }
+}

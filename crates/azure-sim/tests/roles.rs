@@ -244,3 +244,24 @@ async fn rights_are_taken_away_as_slowly_as_given() {
     world.advance(later);
     assert_eq!(read(&world), 403);
 }
+
+/// Which sizes there are is shown to whoever has any role in the subscription, as the machine provider of hosted control
+/// planes does on a network; to nobody else, and nothing more.
+#[tokio::test]
+async fn sizes_are_shown_to_everybody_inside() {
+    let lab = lab(Profile::Instant).await;
+    let g = lab.group("g");
+    let (client, object) = lab.world.add_app("capz", "secret", Vec::new());
+    let token = lab.world.token_for(&client, "secret").await;
+    let subscription = format!("/subscriptions/{}", lab.world.subscription());
+    let status = |what: &str| {
+        let url = format!("{subscription}/providers/Microsoft.Compute/{what}?api-version=2021-07-01");
+        lab.ask_as(&token, "GET", &url, None).status
+    };
+    assert_eq!(status("skus"), 403);
+    lab.world.assign(&object, "88366f10-ed47-4cc0-9fab-c8a06148393e", &g);
+    assert_eq!(status("skus"), 200);
+    for other in ["virtualMachines", "disks", "locations/westus2/usages"] {
+        assert_eq!(status(other), 403, "{other}");
+    }
+}

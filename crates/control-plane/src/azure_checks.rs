@@ -100,18 +100,22 @@ pub async fn key(client: &Client, key: &KmsKey) -> Verdict {
     let used = vault.keys().encrypt(&key.name, &key.version, Algorithm::RsaOaep256, b"zaffre").await;
     let Err(e) = used else { return Verdict::Good };
     let told = reconcile::chain(&e).to_string();
-    let at = format!("key {} (version {}) of vault {}", key.name, key.version, key.vault);
+    // An HSM has roles of its own.
+    let (holder, role) = match key.managed_hsm {
+        true => ("managed HSM", "Managed HSM Crypto User"),
+        false => ("vault", "Key Vault Crypto User"),
+    };
+    let at = format!("key {} (version {}) of {holder} {}", key.name, key.version, key.vault);
     match e.refused().map(|r| r.status) {
         Some(401 | 403) => Verdict::Bad {
             reason: reason::INVALID_AZURE_CREDENTIALS,
-            message: format!(
-                "the KMS identity may not encrypt with {at}: {told}; give it Key Vault Crypto User there"
-            ),
+            message: format!("the KMS identity may not encrypt with {at}: {told}; give it {role} there"),
         },
-        Some(_) => Verdict::Bad {
+        // Away is not wrong: nobody has to name another key.
+        Some(_) if !e.is_transient() => Verdict::Bad {
             reason: reason::AZURE_ERROR,
             message: format!("{at} does not encrypt: {told}; name one that is enabled and of RSA"),
         },
-        None => Verdict::Unknown(format!("cannot ask {at}: {told}")),
+        _ => Verdict::Unknown(format!("cannot ask {at}: {told}")),
     }
 }

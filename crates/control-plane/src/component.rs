@@ -1,9 +1,13 @@
 //! What a component is.
 
 use crate::Error;
+use crate::config::catalogs;
 use crate::pod::Pod;
 use crate::scope::{Scope, Who};
 use serde_json::Value;
+
+/// The topology in which what serves requests runs on nodes of its own.
+const DEDICATED: &str = "dedicated-request-serving-components";
 
 /// One component of a control plane: a row of [`crate::table`].
 pub struct Component {
@@ -131,6 +135,17 @@ pub enum Tls {
 }
 
 impl Component {
+    /// It has nodes to itself, with the others that users and nodes talk to.
+    pub fn isolated(&self, scope: &Scope) -> bool {
+        self.serves_requests && scope.annotation("topology") == Some(DEDICATED)
+    }
+
+    pub fn replicas(&self, scope: &Scope) -> u32 {
+        let all = self.replicas.of(scope);
+        // Nodes are dedicated in pairs.
+        if self.isolated(scope) { all.min(2) } else { all }
+    }
+
     /// Deployments and such that must be rolled out before this one.
     pub fn dependencies(&self) -> impl Iterator<Item = &'static str> {
         self.needs_api.then_some("kube-apiserver").into_iter().chain(self.after.iter().copied())
@@ -151,7 +166,7 @@ pub fn image(scope: &Scope, key: &str) -> Option<String> {
         return Some(scope.release.ours.clone());
     }
     if let Some(catalog) = key.strip_prefix("catalogs:") {
-        return Some(catalog_image(scope, catalog));
+        return Some(catalogs::image(scope, catalog));
     }
     if key == "cluster-autoscaler"
         && let Some(chosen) = scope.annotation("cluster-autoscaler-image").filter(|i| !i.is_empty())
@@ -162,11 +177,4 @@ pub fn image(scope: &Scope, key: &str) -> Option<String> {
     let over = over.split(',').filter_map(|o| o.split_once('=')).find(|(k, _)| *k == key).map(|(_, v)| v);
     let alias = ALIASES.iter().find(|(from, _)| *from == key).map_or(key, |(_, to)| *to);
     over.map(str::to_owned).or_else(|| scope.release.images.get(alias).cloned())
-}
-
-/// Catalogs are published by minor version and are not part of a release.
-fn catalog_image(scope: &Scope, catalog: &str) -> String {
-    let name = catalog.trim_end_matches('s');
-    let version: Vec<&str> = scope.release.version.split('.').take(2).collect();
-    format!("registry.redhat.io/redhat/{name}-index:v{}", version.join("."))
 }

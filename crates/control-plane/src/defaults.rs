@@ -13,7 +13,7 @@ const NOT_HASHED: [&str; 1] = ["client-ca"];
 
 /// Completes a workload: images, labels, placement, security, replicas.
 pub fn complete(scope: &Scope, component: &Component, workload: &mut Value) -> Result<(), Error> {
-    let replicas = component.replicas.of(scope);
+    let replicas = component.replicas(scope);
     if matches!(workload["kind"].as_str(), Some("Deployment" | "StatefulSet")) {
         workload["spec"]["replicas"] = json!(replicas);
     }
@@ -82,6 +82,13 @@ fn place(scope: &Scope, component: &Component, pod: &mut Pod<'_>, replicas: u32)
         json!({"key": format!("{PREFIX}/control-plane"), "operator": "Equal", "value": "true", "effect": "NoSchedule"}),
         json!({"key": format!("{PREFIX}/cluster"), "operator": "Equal", "value": scope.namespace, "effect": "NoSchedule"}),
     ];
+    let isolated = component.isolated(scope);
+    if isolated {
+        tolerations.push(
+            json!({"key": format!("{PREFIX}/request-serving-component"), "operator": "Equal", "value": "true",
+            "effect": "NoSchedule"}),
+        );
+    }
     tolerations.extend(scope.pods.tolerations.iter().cloned());
     let prefer = |weight: u32, key: &str, value: &str| {
         json!({"weight": weight, "preference": {"matchExpressions": [
@@ -95,6 +102,17 @@ fn place(scope: &Scope, component: &Component, pod: &mut Pod<'_>, replicas: u32)
             prefer(50, "control-plane", "true"), prefer(100, "cluster", &scope.namespace)]},
         "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [together]},
     });
+    if isolated {
+        let must = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+        let mut all = vec![
+            must(&format!("{PREFIX}/request-serving-component"), "true"),
+            must(&format!("{PREFIX}/cluster"), &scope.namespace),
+        ];
+        let more = scope.annotation("request-serving-node-additional-selector").unwrap_or_default();
+        all.extend(more.split(',').filter_map(|p| p.split_once('=')).map(|(k, v)| must(k.trim(), v.trim())));
+        affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            json!({"nodeSelectorTerms": [{"matchExpressions": all}]});
+    }
     if replicas > 1 {
         let apart = |topology: &str| json!({"labelSelector": {"matchLabels": {"app": component.name}}, "topologyKey": topology});
         affinity["podAntiAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [

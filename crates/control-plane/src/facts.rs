@@ -68,6 +68,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
     // Others have no use for it.
     let routed = matches!(encryption, Some(Encryption::Kms { private: true, .. }));
     let forwarding = shared.monitoring.as_ref().and_then(|m| m.metrics_forwarding.as_ref());
+    let metrics = shared.monitoring.as_ref().and_then(|m| m.metrics_set);
     Ok(Scope {
         namespace: hcp.metadata.namespace.clone().unwrap_or_default(),
         infra_id: spec.infra_id.clone(),
@@ -101,6 +102,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         },
         leaves: lives(&annotations)?,
         annotations,
+        metrics: metrics.unwrap_or(around.management.settings.metrics),
         management: around.management.clone(),
         metrics_forwarding: forwarding.is_some_and(|f| text(&json!(f.mode)) == "Forward"),
         fips: shared.fips.unwrap_or(false),

@@ -41,6 +41,7 @@ pub mod etcd;
 pub mod facts;
 pub mod inject;
 pub mod links;
+pub mod monitoring;
 mod network;
 pub mod operate;
 pub mod pod;

@@ -3,7 +3,7 @@
 use crate::component::Component;
 use crate::pod::Pod;
 use crate::scope::Scope;
-use crate::{Error, defaults, inject, table, words};
+use crate::{Error, defaults, inject, monitoring, table, words};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,7 +18,7 @@ pub trait Materials {
 pub struct Rendered {
     pub name: &'static str,
     pub objects: Vec<Value>,
-    /// Kind and name of what its pods mount: besides the facts, all that its objects depend on.
+    /// Kind and name of what its pods mount or its monitors follow: besides the facts, all that its objects depend on.
     pub mounts: Vec<(&'static str, String)>,
 }
 
@@ -36,6 +36,7 @@ pub fn one(scope: &Scope, component: &Component, materials: &dyn Materials) -> R
         words::fill(scope, component.name, &mut object)?;
         objects.push(object);
     }
+    let chosen = monitoring::choose(scope, component.name, &mut objects, materials);
     let mut workload = assets.workload.clone();
     words::fill(scope, component.name, &mut workload)?;
     {
@@ -50,6 +51,7 @@ pub fn one(scope: &Scope, component: &Component, materials: &dyn Materials) -> R
         let own = Own { objects: &objects, rest: materials };
         mounts = defaults::hash(&mut pod, &own);
     }
+    mounts.extend(chosen);
     objects.push(workload);
     for object in &mut objects {
         belong(scope, component, object);
@@ -90,15 +92,17 @@ impl Assets {
 /// Assets are part of the program: they are parsed once in its life. Components beyond the table (those that the
 /// HostedCluster's operator writes) are rendered too.
 fn assets(component: &Component) -> Result<Arc<Assets>, Error> {
-    type Parsed = BTreeMap<&'static str, Result<Arc<Assets>, Error>>;
+    type Parsed = BTreeMap<(&'static str, usize), Result<Arc<Assets>, Error>>;
     static PARSED: RwLock<Parsed> = RwLock::new(BTreeMap::new());
-    let read = |known: &Parsed| known.get(component.name).cloned();
+    // Two that stand in each other's place have one name and other manifests, which are told apart by where they lie.
+    let key = (component.name, component.workload.as_ptr().addr());
+    let read = |known: &Parsed| known.get(&key).cloned();
     // A lock that somebody left in panic still holds a map that was complete before.
     if let Some(known) = read(&PARSED.read().unwrap_or_else(PoisonError::into_inner)) {
         return known;
     }
     let parsed = Assets::parse(component).map(Arc::new);
-    PARSED.write().unwrap_or_else(PoisonError::into_inner).insert(component.name, parsed.clone());
+    PARSED.write().unwrap_or_else(PoisonError::into_inner).insert(key, parsed.clone());
     parsed
 }
 

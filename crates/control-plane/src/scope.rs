@@ -3,6 +3,7 @@
 //! They come from the HostedControlPlane, its release and the management cluster, read and validated elsewhere.
 
 pub use crate::config::providers::OpenId;
+pub use apis::hypershift::settings::MetricsSet;
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -44,6 +45,8 @@ pub struct Scope {
     pub annotations: BTreeMap<String, String>,
     pub leaves: Lives,
     pub management: Management,
+    /// How much of it the management cluster's monitoring scrapes.
+    pub metrics: MetricsSet,
     /// Metrics are forwarded out of the guest.
     pub metrics_forwarding: bool,
     pub fips: bool,
@@ -304,10 +307,28 @@ pub struct Management {
     pub openshift: bool,
     /// The user that pods of this namespace run as, elsewhere.
     pub uid: Option<i64>,
+    /// It imports images by itself (`image.openshift.io`); the operator sees that from what is served.
+    pub image_streams: bool,
     /// Minor version of its Kubernetes.
     pub minor: u32,
     /// Networks (CIDRs) that routers must not reach: where its own API is.
     pub blocked: Vec<String>,
+    pub settings: Settings,
+}
+
+/// What whoever installed the operator chose for every control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How much is scraped of clusters that do not say it themselves.
+    pub metrics: MetricsSet,
+    /// A day in the lives of certificates for emergencies, as Go writes durations.
+    pub certificate_day: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { metrics: MetricsSet::Telemetry, certificate_day: "24h0m0s".to_owned() }
+    }
 }
 
 impl Scope {

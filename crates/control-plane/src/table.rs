@@ -5,7 +5,8 @@
 
 use crate::component::{Component, Credential, Prober, Replicas, Tier, Tls, Tunnel, Vars};
 use crate::config::{
-    azure, controllers, etcd, kube_apiserver, oauth, openshift_apiserver, operators, providers, router,
+    azure, catalogs, controllers, etcd, kube_apiserver, oauth, openshift_apiserver, operators, providers,
+    router,
 };
 use crate::inject::ADMIN;
 use crate::scope::{Etcd, Scope, Who};
@@ -489,6 +490,7 @@ static TABLE: [Component; 38] = [
         objects: objects!("certified-operators-catalog"),
         when: |s| s.catalogs_here,
         after: OAPI,
+        shape: catalogs::follow,
         ..PLAIN
     },
     Component {
@@ -497,6 +499,7 @@ static TABLE: [Component; 38] = [
         objects: objects!("community-operators-catalog"),
         when: |s| s.catalogs_here,
         after: OAPI,
+        shape: catalogs::follow,
         ..PLAIN
     },
     Component {
@@ -505,6 +508,8 @@ static TABLE: [Component; 38] = [
         objects: objects!("redhat-operators-catalog"),
         when: |s| s.catalogs_here,
         after: OAPI,
+        config: catalogs::stream,
+        shape: catalogs::follow,
         ..PLAIN
     },
     Component {

@@ -3,7 +3,7 @@
 //!
 //! Not compared: values of flags and variables (facts of a made-up cluster), scripts (ours), the first word of our own
 //! programs (ours, with the same flags), `--feature-gates` and `--agent-identifiers` (from the cluster), the pre-pull
-//! container (kubelets pull in parallel), ImageStreams and PrometheusRules (not rendered), Secrets (tests/certificates.rs).
+//! container (kubelets pull in parallel), Secrets (tests/certificates.rs).
 
 use crate::world::{Names, managed};
 use control_plane::render;
@@ -15,7 +15,9 @@ fn containers_are_as_the_images_expect() {
     let Some(path) = testkit::specs("hypershift/components.json") else { return };
     let text = std::fs::read_to_string(path).unwrap();
     let spec: Value = serde_json::from_str(&text).unwrap();
-    let rendered = render(&managed(), &Names).unwrap();
+    let mut scope = managed();
+    scope.management.image_streams = true;
+    let rendered = render(&scope, &Names).unwrap();
     let mut wrong: Vec<String> = Vec::new();
     for (name, component) in spec.as_object().unwrap() {
         let Some(ours) = rendered.iter().find(|r| r.name == name) else {
@@ -51,8 +53,7 @@ fn containers_are_as_the_images_expect() {
             // The class for keys is written once, with that of the operator, by whoever writes its Deployment.
             let class = object == "SecretProviderClass/managed-azure-kms";
             let elsewhere = class || object.starts_with("Secret/") || object.starts_with("Route/");
-            let optional = object.contains("ImageStream/") || object.contains("PrometheusRule/");
-            expect(format!("object {object}"), elsewhere || optional || names.contains(object));
+            expect(format!("object {object}"), elsewhere || names.contains(object));
         }
         for (list, containers) in
             [("initContainers", &want["initContainers"]), ("containers", &want["containers"])]

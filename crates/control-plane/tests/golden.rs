@@ -205,8 +205,10 @@ fn variants() -> Vec<(&'static str, Scope)> {
                 management: Management {
                     openshift: true,
                     uid: None,
+                    image_streams: false,
                     minor: 28,
                     blocked: vec!["10.0.0.1/32".into()],
+                    ..Management::default()
                 },
                 ..self_managed()
             },
@@ -219,6 +221,30 @@ fn variants() -> Vec<(&'static str, Scope)> {
                     ..self_managed().endpoints
                 },
                 ..self_managed()
+            },
+        ),
+        (
+            "self-managed-image-streams",
+            Scope {
+                management: Management { image_streams: true, ..self_managed().management },
+                annotations: [(
+                    "hypershift.openshift.io/community-operators-catalog-image".to_owned(),
+                    "mirror.example/community@sha256:1".to_owned(),
+                )]
+                .into(),
+                ..self_managed()
+            },
+        ),
+        (
+            "managed-dedicated",
+            Scope {
+                annotations: [
+                    ("topology", "dedicated-request-serving-components"),
+                    ("request-serving-node-additional-selector", "pool=api, zone = 1"),
+                ]
+                .map(|(k, v)| (format!("hypershift.openshift.io/{k}"), v.to_owned()))
+                .into(),
+                ..managed()
             },
         ),
         ("managed-single", Scope { available: Availability::Single, ..managed() }),

@@ -103,7 +103,7 @@ fn an_authority_is_replaced_without_a_gap() {
     let before = kubeconfig(&store);
 
     let announced = plan(&scope, &store, &asked(false, false), now()).unwrap();
-    assert_eq!(Store::names(&announced), ["system-admin-signer", "client-ca", "total-client-ca"]);
+    assert_eq!(Store::names(&announced), ["system-admin-signer", "client-ca"]);
     store.keep(&announced);
     let waiting = plan(&scope, &store, &asked(false, false), now()).unwrap();
     assert!(waiting.writes.is_empty());
@@ -122,6 +122,33 @@ fn an_authority_is_replaced_without_a_gap() {
     assert!(!trusted(&store).contains(old.trim()));
     let done = plan(&scope, &store, &asked(true, true), now()).unwrap();
     assert!(done.writes.is_empty() && done.rotating.is_empty(), "one wish, one rotation");
+}
+
+/// Who has a certificate for emergencies is a client of the API server as long as the PKI operator says so.
+#[test]
+fn break_glass_authorities_are_believed_as_long_as_they_are_in_their_bundle() {
+    let scope = self_managed();
+    let mut store = settled(&scope);
+    let glass = pki::Authority::starting("glass", now(), SignedDuration::from_hours(24)).unwrap();
+    let put = |store: &mut Store, pem: &str| {
+        let data = Data::from([("ca-bundle.crt".to_owned(), pem.as_bytes().to_vec())]);
+        store.0.insert((Kind::ConfigMap, "total-client-ca".to_owned()), data);
+    };
+    let trusted = |store: &Store| {
+        let all = store.data(Kind::ConfigMap, "client-ca").unwrap()["ca.crt"].clone();
+        pki::Bundle::new().with(&String::from_utf8(all).unwrap())
+    };
+    put(&mut store, glass.cert());
+    let added = plan(&scope, &store, &idle, now()).unwrap();
+    assert_eq!(Store::names(&added), ["client-ca"]);
+    store.keep(&added);
+    assert!(trusted(&store).contains(glass.cert()));
+    assert!(plan(&scope, &store, &idle, now()).unwrap().writes.is_empty());
+    put(&mut store, "");
+    let removed = plan(&scope, &store, &idle, now()).unwrap();
+    assert_eq!(Store::names(&removed), ["client-ca"]);
+    store.keep(&removed);
+    assert!(!trusted(&store).contains(glass.cert()) && !trusted(&store).is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod expected;
 mod facts;
 mod golden;
 mod issuing;
+mod keys;
 mod links;
 mod rules;
 mod running;

@@ -336,3 +336,63 @@ fn a_private_vault_is_behind_the_private_router() {
     assert!(router.contains("use_backend vault-0 if { req_ssl_sni -i demo-kms.managedhsm.azure.net }"));
     assert!(router.contains("server vault demo-kms.managedhsm.azure.net:443"), "{router}");
 }
+
+/// What a ConfigMap says, and nothing else.
+struct Own(Option<&'static str>);
+
+impl control_plane::Materials for Own {
+    fn data(&self, _: &str, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+        let text = self.0.filter(|_| name == "sre-metric-set")?;
+        Some([("config".to_owned(), text.as_bytes().to_vec())].into())
+    }
+}
+
+#[test]
+fn monitors_scrape_what_the_set_of_metrics_says() {
+    let rules = |set: MetricsSet, own: Option<&'static str>| {
+        let all = render(&Scope { metrics: set, ..self_managed() }, &Own(own)).unwrap();
+        move |component: &str| -> Vec<(String, String)> {
+            let rendered = all.iter().find(|r| r.name == component).unwrap();
+            let monitor = |o: &&Value| o["kind"].as_str().unwrap().ends_with("Monitor");
+            let spec = &rendered.objects.iter().find(monitor).unwrap()["spec"];
+            let place = [&spec["endpoints"][0], &spec["podMetricsEndpoints"][0]];
+            let rules = place.iter().find_map(|p| p["metricRelabelings"].as_array()).cloned();
+            let text = |v: &Value| v.as_str().unwrap().to_owned();
+            rules.unwrap_or_default().iter().map(|r| (text(&r["action"]), text(&r["regex"]))).collect()
+        }
+    };
+    let (keep, drop) =
+        (|r: &str| ("keep".to_owned(), r.to_owned()), |r: &str| ("drop".to_owned(), r.to_owned()));
+    let few = rules(MetricsSet::Telemetry, None);
+    assert_eq!(few("olm-operator"), [keep("(csv_succeeded|csv_abnormal)")]);
+    assert_eq!(few("openshift-route-controller-manager"), [drop("(.*)")]);
+    assert_eq!(few("cluster-image-registry-operator"), [drop("(.*)")]);
+    assert_eq!(few("ignition-server"), []);
+    let all = rules(MetricsSet::All, None);
+    assert_eq!((all("etcd"), all("olm-operator")), (vec![], vec![drop("etcd_(debugging|disk|server).*")]));
+    assert_eq!(all("kube-apiserver").len(), 11);
+    let text =
+        "etcd: [{action: keep, regex: etcd_server_has_leader, sourceLabels: [__name__]}]\nunknown: []\n";
+    let own = rules(MetricsSet::Sre, Some(text));
+    assert_eq!((own("etcd"), own("kube-apiserver")), (vec![keep("etcd_server_has_leader")], vec![]));
+    // What is not there or cannot be read is worth no more than telemetry.
+    for unreadable in [None, Some("etcd: yes"), Some("[")] {
+        assert_eq!(rules(MetricsSet::Sre, unreadable)("olm-operator"), few("olm-operator"));
+    }
+    let read = render(&Scope { metrics: MetricsSet::Sre, ..self_managed() }, &Own(None)).unwrap();
+    let etcd = read.iter().find(|r| r.name == "etcd").unwrap();
+    assert!(etcd.mounts.contains(&("ConfigMap", "sre-metric-set".to_owned())), "it is followed");
+}
+
+#[test]
+fn a_day_of_certificates_for_emergencies_is_what_the_operator_was_told() {
+    let mut scope = self_managed();
+    scope.management.settings.certificate_day = "30m".to_owned();
+    let rendered = render(&scope, &Names).unwrap();
+    let env = &workload(&rendered, "control-plane-pki-operator")["spec"]["template"]["spec"]["containers"][0]
+        ["env"];
+    assert!(
+        env.as_array().unwrap().contains(&json!({"name": "CERT_ROTATION_SCALE", "value": "30m"})),
+        "{env}"
+    );
+}

@@ -98,9 +98,12 @@ pub fn self_managed() -> Scope {
         management: Management {
             openshift: false,
             uid: Some(1001),
+            image_streams: false,
             minor: 34,
             blocked: vec!["10.0.0.1/32".into()],
+            ..Management::default()
         },
+        metrics: MetricsSet::Telemetry,
         metrics_forwarding: false,
         fips: false,
         trust_bundle: None,

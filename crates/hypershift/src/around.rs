@@ -3,7 +3,7 @@
 use crate::preflight::Preflight;
 use apis::hypershift::HostedCluster;
 use apis::hypershift::status::PayloadArch;
-use control_plane::scope::Release;
+use control_plane::scope::{Release, Settings};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
@@ -100,9 +100,19 @@ pub trait Surroundings: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What whoever installed this chose for every control plane.
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+
     /// Whether nodes will find this name. Machines that ask too early remember for minutes that there is none.
     fn resolves<'a>(&'a self, _host: &'a str) -> BoxFuture<'a, bool> {
         Box::pin(async { true })
+    }
+
+    /// Who is asked what sizes of machines there are. Whoever checks clusters, unless there is an account for it alone.
+    fn catalogue(&self) -> Option<Arc<dyn Preflight>> {
+        self.preflight()
     }
 
     /// What Azure is asked before anything is made. None: nothing is asked, and conditions say so.

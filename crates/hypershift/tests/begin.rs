@@ -120,6 +120,36 @@ async fn trusted_authorities_are_copied_from_home() {
     w.until(&kinds::CONFIG_MAP, "clusters-demo", name, "gone", |o| o.is_none()).await;
 }
 
+/// The set of metrics that people wrote is copied where a cluster is to follow it, and what is wrong with it is said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_of_metrics_is_copied_from_home() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    let mut hc = samples::self_managed();
+    hc["spec"]["monitoring"] = json!({"metricsSet": "SRE"});
+    w.create(&kinds::CLUSTER, hc).await;
+    let missing = w.condition("ReconciliationSucceeded", "False").await;
+    let text = missing["message"].as_str().unwrap();
+    assert!(text.contains("ConfigMap sre-metric-set beside the operator: it is not there"), "{text}");
+    let map = |text: &str| json!({"metadata": {"name": "sre-metric-set", "namespace": "hypershift"}, "data": {"config": text}});
+    w.create(&kinds::CONFIG_MAP, map("etcd: some")).await;
+    let wrong = |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| {
+            let said = condition(o, "ReconciliationSucceeded")["message"].to_string();
+            said.contains("no map of lists of relabelings")
+        })
+    };
+    w.until(&kinds::CLUSTER, "clusters", "demo", "what is wrong with it", wrong).await;
+    w.patch(&kinds::CONFIG_MAP, "hypershift", "sre-metric-set", map("etcd: []")).await;
+    w.condition("ReconciliationSucceeded", "True").await;
+    let copied = |o: Option<&DynamicObject>| o.is_some_and(|o| o.data["data"]["config"] == "etcd: []");
+    w.until(&kinds::CONFIG_MAP, "clusters-demo", "sre-metric-set", "the copy", copied).await;
+    // Who wants another set has no copy.
+    let all = json!({"spec": {"monitoring": {"metricsSet": "All"}}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", all).await;
+    w.until(&kinds::CONFIG_MAP, "clusters-demo", "sre-metric-set", "its end", |o| o.is_none()).await;
+}
+
 /// A control plane may go ahead of its cluster, as far as it likes; what the cluster is stays valid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_control_plane_goes_ahead_by_a_release_of_its_own() {

@@ -28,6 +28,10 @@ pub fn all(hc: Value) -> Vec<Value> {
 
 /// The same, by whoever keeps machines.
 pub fn with(hc: Value, machinery: Machinery) -> Vec<Value> {
+    of_release(hc, machinery, "4.19.3")
+}
+
+fn of_release(hc: Value, machinery: Machinery, version: &str) -> Vec<Value> {
     let hc: HostedCluster = serde_json::from_value(hc).unwrap();
     let list = inputs::of(&hc);
     let mut found = Found::default();
@@ -42,8 +46,8 @@ pub fn with(hc: Value, machinery: Machinery) -> Vec<Value> {
     }
     let plane = project::plane(&hc, &hc.spec.release.image, false).unwrap();
     let around = Around {
-        release: release("4.19.3"),
-        management: Management { openshift: false, uid: Some(1234), minor: 34, blocked: Vec::new() },
+        release: release(version),
+        management: Management { uid: Some(1234), minor: 34, ..Management::default() },
         given: Default::default(),
         vault_reader: "00000000-0000-0000-0000-0000000000aa".into(),
     };
@@ -53,6 +57,7 @@ pub fn with(hc: Value, machinery: Machinery) -> Vec<Value> {
         inputs: &list,
         found: &found,
         trusted: None,
+        metrics: None,
         scope: &scope,
         plane,
         endpoint: &json!({"host": "20.1.2.3", "port": 7443}),
@@ -74,6 +79,23 @@ fn render(mut hc: Value, change: impl FnOnce(&mut Value)) -> String {
 fn text(all: &[Value]) -> String {
     let documents: Vec<String> = all.iter().map(|o| serde_saphyr::to_string(o).unwrap()).collect();
     documents.join("---\n")
+}
+
+/// A manager that is told what it does not know does not start.
+#[test]
+fn a_manager_is_told_what_its_release_knows() {
+    let checks = "--feature-gates=MachineSetPreflightChecks=false";
+    let phases = ["StorageVersionMigration", "CleanupManagedFields"];
+    let phases = phases.map(|p| format!("--skip-crd-migration-phases={p}"));
+    for (version, known) in [("4.18.9", 0), ("4.19.3", 1), ("4.20.1", 3), ("5.0.0", 3)] {
+        let all = of_release(samples::self_managed(), Machinery::External, version);
+        let is = |o: &&Value| o["kind"] == "Deployment" && o["metadata"]["name"] == "cluster-api";
+        let deployment = all.iter().find(is).unwrap();
+        let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let more: Vec<&str> = args.as_array().unwrap().iter().skip(6).map(|a| a.as_str().unwrap()).collect();
+        let all = [checks, phases[0].as_str(), phases[1].as_str()];
+        assert_eq!(more, &all[..known], "{version}");
+    }
 }
 
 #[test]

@@ -26,7 +26,10 @@ fn objects(hc: &Value, np: &Value) -> Vec<Value> {
         tuned: &[],
         ssh_key: Some("ssh-ed25519 AAAA demo"),
         version: "4.20.3",
-        proxy_image: "quay.example/haproxy",
+        proxy_image: match way.image() {
+            "haproxy-router" => "quay.example/haproxy",
+            other => other,
+        },
     });
     let azure = np.spec.platform.azure.as_ref().unwrap();
     let image = template::image(azure, np.spec.arch, &payload).unwrap();
@@ -118,4 +121,41 @@ fn pools_of_every_sort() {
         "resourceID": "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/acr"}}});
     let on_delete = pool("np", |o| o["spec"]["management"]["replace"] = json!({"strategy": "OnDelete"}));
     testkit::golden!("pool-managed.diff", &differs(&managed, &on_delete));
+}
+
+/// The static pod by which nodes reach the API, and whether HAProxy is configured beside it.
+fn way(hc: &Value) -> (Value, bool) {
+    let all = objects(hc, &pool("np", |_| {}));
+    let config = all.iter().find(|o| o["metadata"]["name"] == "20-apiserver-haproxy").unwrap();
+    let files = config["spec"]["config"]["storage"]["files"].as_array().unwrap();
+    let at = |path: &str| files.iter().find(|f| f["path"].as_str().unwrap().ends_with(path));
+    let source = at("kube-apiserver-proxy.yaml").unwrap()["contents"]["source"].as_str().unwrap();
+    let bytes = base64::Engine::decode(
+        &base64::engine::general_purpose::STANDARD,
+        source.split_once("base64,").unwrap().1,
+    );
+    (serde_json::from_slice(&bytes.unwrap()).unwrap(), at("haproxy.cfg").is_some())
+}
+
+#[test]
+fn nodes_ask_the_clusters_proxy_for_the_api_where_it_is_in_between() {
+    let behind = |hc: Value, none: &str| {
+        let mut hc = hc;
+        hc["spec"]["configuration"] =
+            json!({"proxy": {"httpsProxy": "http://ann:secret@proxy.corp:3128", "noProxy": none}});
+        way(&hc)
+    };
+    let (pod, haproxy) = behind(cluster(), ".svc");
+    testkit::golden!("pool-proxied-pod.yaml", &serde_saphyr::to_string(&pod).unwrap());
+    assert!(!haproxy, "nothing runs that would read it");
+    // Excepted by the user; shared with others, who must be told whose connection it is; inside the network.
+    let mut private = cluster();
+    private["spec"]["platform"]["azure"]["topology"] = json!("Private");
+    let mut shared = samples::managed();
+    shared["spec"]["platform"]["azure"]["topology"] = json!("Public");
+    for (hc, none) in [(cluster(), "20.1.2.0/24"), (private, ""), (shared, "")] {
+        let (pod, haproxy) = behind(hc, none);
+        assert_eq!(pod["spec"]["containers"][0]["name"], "haproxy", "{none}");
+        assert!(haproxy);
+    }
 }

@@ -316,6 +316,23 @@ fn every_trouble_has_its_condition() {
     }
 }
 
+/// A release for several sorts of processors has machines of each that it brings an image for.
+#[test]
+fn a_release_for_all_processors_takes_pools_of_each() {
+    let mut found = found();
+    let arms = boot_images("4.20.3");
+    let arms = arms.iter().map(|b| hypershift::BootImage { arch: "aarch64".into(), ..b.clone() });
+    found.payload.boot = found.payload.boot.iter().cloned().chain(arms).collect();
+    for arch in ["amd64", "arm64"] {
+        let pool = pool("np", |o| o["spec"]["arch"] = json!(arch));
+        let o = told(&pool, &found);
+        for kind in ["ValidArchPlatform", "ValidPlatformImage"] {
+            let said = condition(&o, kind);
+            assert_eq!(said["status"], "True", "{arch}: {kind}: {said}");
+        }
+    }
+}
+
 /// Those that take more than a pool to find: whom to trust, whether names are found, where machines are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nodes_could_not_boot_with_is_found() {

@@ -173,3 +173,21 @@ async fn tokens_know_azures_configuration_and_empty_pools_what_machines_would_ha
     );
     assert_eq!(w.told.listed.load(Ordering::SeqCst), 1);
 }
+
+/// An account for sizes is enough to know what machines would have, where nobody checks anything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_may_have_an_account_of_their_own() {
+    let w = World::start().await.with_inputs().await;
+    *w.told.sizes.lock() = Some(crate::pools_room::d4());
+    *w.told.verdict.lock() = None;
+    w.told.catalogue.store(true, Ordering::SeqCst);
+    let _running = w.operate();
+    let w = w.with_cluster().await;
+    let auto = |o: &mut Value| {
+        o["spec"].as_object_mut().unwrap().remove("replicas");
+        o["spec"]["autoScaling"] = json!({"min": 0, "max": 3});
+    };
+    w.create(&kinds::POOL, pool("np", auto)).await;
+    let notes = w.md("np", "being", |_| true).await.metadata.annotations.unwrap();
+    assert_eq!(notes["machine.openshift.io/vCPU"], "4");
+}

@@ -60,6 +60,8 @@ pub struct Told {
     /// What Azure sells; nothing: it does not say.
     pub sizes: Mutex<Option<List>>,
     pub listed: AtomicUsize,
+    /// Whether there is an account for sizes, whoever else may ask.
+    pub catalogue: AtomicBool,
     /// What the subscription uses; nothing: nobody may look.
     pub usages: Mutex<Option<Vec<arm::types::Usage>>>,
     pub shard: Mutex<operate::Shard>,
@@ -83,6 +85,7 @@ impl Default for Told {
             group_gone: Mutex::new(false),
             sizes: Mutex::default(),
             listed: AtomicUsize::new(0),
+            catalogue: AtomicBool::new(false),
             usages: Mutex::default(),
             shard: Mutex::default(),
             sizing: AtomicBool::new(false),
@@ -167,6 +170,11 @@ impl Surroundings for Around {
 
     fn sizing(&self) -> bool {
         self.0.sizing.load(Ordering::SeqCst)
+    }
+
+    fn catalogue(&self) -> Option<Arc<dyn Preflight>> {
+        let alone = self.0.catalogue.load(Ordering::SeqCst);
+        if alone { Some(Arc::new(Azure(self.0.clone()))) } else { self.preflight() }
     }
 
     fn preflight(&self) -> Option<Arc<dyn Preflight>> {

@@ -53,6 +53,11 @@ async fn a_machine_is_given_its_payload_and_that_is_written_down() {
     assert_eq!(stage.metrics.value(&metrics::REQUESTS, &["clusters/workers", "200"]), 1);
     assert_eq!(stage.metrics.value(&metrics::REQUESTS, &["", "511"]), 1);
     assert_eq!(stage.metrics.value(&metrics::MISSES, &[]), 1);
+    // By the name that dashboards look for.
+    let page = stage.metrics.text();
+    let lines: Vec<&str> = page.lines().filter(|l| l.contains("ign_server_get_request")).collect();
+    let line = "ign_server_get_request{nodePool=\"clusters/workers\",code=\"200\"} 1";
+    assert!(lines.contains(&"# TYPE ign_server_get_request counter") && lines.contains(&line), "{lines:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Azure, as programs of a world reach it: the endpoints of its cloud, and clients as somebody.
 
 use azure::credential::{Confidential, Entra, Proof};
-use azure::{Client, ClientOptions, Cloud, Credential, CredentialError, Http};
+use azure::{Client, ClientOptions, Cloud, Credential, CredentialError, Http, RetryPolicy};
 use std::path::PathBuf;
 
 /// The cloud of this world.
@@ -46,6 +46,12 @@ impl Trouble {
 }
 
 impl Azure {
+    /// For whoever asks again before long, and must not be silent until then.
+    pub fn brief(mut self) -> Azure {
+        self.options.retry = RetryPolicy::brief();
+        self
+    }
+
     /// A client as this identity, with no token in hand: each begins with an exchange.
     pub fn client(&self, who: &Identity) -> Client {
         self.client_with(Credential::new(self.source(who), self.options.timing.clone()))

@@ -191,7 +191,12 @@ pub struct Plugin {
 
 impl Plugin {
     pub fn new(azure: &Azure, timing: &Timing, rings: &Rings, all: &KmsSidecars) -> Plugin {
-        Plugin { azure: azure.clone(), timing: timing.clone(), rings: rings.clone(), all: all.clone() }
+        Plugin {
+            azure: azure.clone().brief(),
+            timing: timing.clone(),
+            rings: rings.clone(),
+            all: all.clone(),
+        }
     }
 }
 

@@ -22,10 +22,13 @@
 //! waits for something (a token, an answer of Azure) runs and is not ready, and says why in an event. Operators with
 //! operands are ready when these are, and pass on what these say.
 //!
+//! Two programs have nothing to do with Azure and do the whole of their work: [`approver`] and [`break_glass`].
+//!
 //! This crate is part of the worlds: only the binary, benches and tests link it.
 
 pub mod approver;
 mod azure_side;
+pub mod break_glass;
 mod identity;
 mod kms;
 mod operators;

@@ -21,7 +21,7 @@ pub struct Authority {
     pair: Pair,
 }
 
-fn at(t: Timestamp) -> OffsetDateTime {
+pub(crate) fn at(t: Timestamp) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(t.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
@@ -42,10 +42,27 @@ impl Authority {
         now: Timestamp,
         life: SignedDuration,
     ) -> Result<Authority, Error> {
+        Authority::of(params(now, life), name, Some(unit), kind)
+    }
+
+    /// A new one that is good from a moment on and not before it, not even a little: those of before can be told by that.
+    pub fn starting(name: &str, from: Timestamp, life: SignedDuration) -> Result<Authority, Error> {
+        let mut p = params(from, life);
+        p.not_before = at(from);
+        Authority::of(p, name, None, KeyKind::P256)
+    }
+
+    fn of(
+        mut p: CertificateParams,
+        name: &str,
+        unit: Option<&str>,
+        kind: KeyKind,
+    ) -> Result<Authority, Error> {
         let key = kind.generate()?;
-        let mut p = params(now, life);
         p.distinguished_name.push(DnType::CommonName, name);
-        p.distinguished_name.push(DnType::OrganizationalUnitName, unit);
+        if let Some(unit) = unit {
+            p.distinguished_name.push(DnType::OrganizationalUnitName, unit);
+        }
         p.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         p.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
@@ -80,7 +97,7 @@ impl Authority {
 
     /// Whether this authority signed a certificate, by the signature and not by the name.
     pub fn signed(&self, cert: &str) -> Result<bool, Error> {
-        signed_by(cert, &self.pair.cert)
+        signed(cert, &self.pair.cert)
     }
 
     /// Issues what is wanted.
@@ -114,7 +131,7 @@ impl Authority {
 }
 
 /// Whether the holder of `issuer`'s key signed `cert`; both PEM.
-pub(crate) fn signed_by(cert: &str, issuer: &str) -> Result<bool, Error> {
+pub fn signed(cert: &str, issuer: &str) -> Result<bool, Error> {
     let bad = unreadable("an authority");
     let block = Pem::iter_from_buffer(issuer.as_bytes()).next();
     let block = block.ok_or_else(|| bad("there is no PEM block".into()))?.map_err(|e| bad(e.to_string()))?;

@@ -24,12 +24,14 @@ mod authority;
 mod kubeconfig;
 mod leaf;
 mod pair;
+mod request;
 pub mod rotation;
 
-pub use authority::Authority;
+pub use authority::{Authority, signed};
 pub use kubeconfig::{Access, kubeconfig};
 pub use leaf::{Leaf, Usage, Verdict, Why};
 pub use pair::{Bundle, Facts, KeyKind, Pair, Private};
+pub use request::Request;
 
 /// What can go wrong with a certificate.
 #[derive(Debug, thiserror::Error)]

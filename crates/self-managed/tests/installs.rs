@@ -65,6 +65,33 @@ fn definitions_by_platform() {
 }
 
 #[test]
+fn definitions_of_machines_are_theirs_who_keep_them() {
+    let names = |list: &[Value]| -> BTreeSet<String> {
+        list.iter().map(|d| d["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let ours = install("").objects(&inputs()).unwrap();
+    assert!(ours.expected.is_empty());
+    let external = install("--machines external").objects(&inputs()).unwrap();
+    let expected = names(&external.expected);
+    testkit::golden!(
+        "install-expected.txt",
+        &(expected.iter().cloned().collect::<Vec<_>>().join("\n") + "\n")
+    );
+    let without = names(&external.definitions);
+    assert!(without.is_disjoint(&expected));
+    assert_eq!(&without | &expected, names(&ours.definitions));
+    assert!(without.contains("nodepools.hypershift.openshift.io"));
+    // Where no machine is Azure's, nobody must bring Azure's kinds.
+    let limited = install("--machines external --limit-crd-install AWS").objects(&inputs()).unwrap();
+    let limited = names(&limited.expected);
+    assert!(limited.contains("machines.cluster.x-k8s.io") && limited.is_subset(&expected));
+    assert!(!limited.iter().any(|n| n.ends_with("infrastructure.cluster.x-k8s.io")), "{limited:?}");
+    // A template of ours says who keeps machines.
+    let operator = external.resources.iter().find(|o| o["kind"] == "Deployment").unwrap().to_string();
+    assert!(operator.contains("--machines=external"));
+}
+
+#[test]
 fn flags_that_do_not_fit_together() {
     for (line, first, second) in [
         ("--hypershift-image a --image-refs b", "--hypershift-image", "--image-refs"),

@@ -89,6 +89,55 @@ pub fn go_azure() -> Option<PathBuf> {
     go_program("azure", "the probe on Azure's SDK for Go (install Go so it can be built)", "")
 }
 
+/// Upstream's controllers of machines, and where their modules are.
+pub struct Upstream {
+    pub cluster_api: Module,
+    pub provider: Module,
+}
+
+/// A program out of somebody else's module.
+pub struct Module {
+    pub program: PathBuf,
+    /// Where the Go tool keeps the module's files, definitions among them.
+    pub dir: PathBuf,
+    pub version: String,
+}
+
+/// Cluster API and its provider for Azure, built from their modules. Minutes to build, so only where somebody says
+/// `ZAFFRE_UPSTREAM=1`, as `cargo xtask upstream` does; otherwise missing with a message. Whoever asks for it in so many words
+/// is not content with a test that did nothing, so that then a failure is one.
+pub fn upstream() -> Result<Option<Upstream>, Error> {
+    let what = "Cluster API and its provider for Azure";
+    if crate::env::var("ZAFFRE_UPSTREAM").is_none() {
+        skipped(&format!("{what} (run `cargo xtask upstream`, which builds them and runs this)"));
+        return Ok(None);
+    }
+    let go = go().unwrap_or_else(|| PathBuf::from("go"));
+    Ok(Some(Upstream {
+        cluster_api: foreign(&go, "cluster-api", "sigs.k8s.io/cluster-api")?,
+        provider: foreign(&go, "cluster-api-provider-azure", "sigs.k8s.io/cluster-api-provider-azure")?,
+    }))
+}
+
+fn foreign(go: &Path, name: &str, package: &str) -> Result<Module, Error> {
+    let (module, out) = (workspace_root().join("interop/go/capi"), target_dir().join("tools"));
+    let program = go_build_package(go, &module, &out, name, "", package)?;
+    let output = Command::new(go)
+        .args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}} {{.Version}}", package])
+        .current_dir(&module)
+        .env("GOWORK", "off")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| Error::Go { go: go.to_owned(), source })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.trim().rsplit_once(' ') {
+        Some((dir, version)) if output.status.success() => {
+            Ok(Module { program, dir: PathBuf::from(dir), version: version.to_owned() })
+        }
+        _ => Err(Error::Build { module, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }),
+    }
+}
+
 fn go_program(name: &str, what: &str, flags: &str) -> Option<PathBuf> {
     let Some(go) = go() else {
         skipped(what);
@@ -152,6 +201,18 @@ pub fn skipped(what: &str) {
 /// Several test processes may want the same tool at once: they queue on a lock file, and the product appears
 /// by rename, so nobody runs half a program. The Go tool itself decides whether anything needs doing.
 pub fn go_build(go: &Path, module: &Path, out: &Path, name: &str, flags: &str) -> Result<PathBuf, Error> {
+    go_build_package(go, module, out, name, flags, ".")
+}
+
+/// The same of a package that the module depends on.
+fn go_build_package(
+    go: &Path,
+    module: &Path,
+    out: &Path,
+    name: &str,
+    flags: &str,
+    package: &str,
+) -> Result<PathBuf, Error> {
     let prepare = |path: &Path| {
         let path = path.to_owned();
         move |source| Error::Prepare { path, source }
@@ -167,7 +228,7 @@ pub fn go_build(go: &Path, module: &Path, out: &Path, name: &str, flags: &str) -
         .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly"])
         .args([&format!("-ldflags=-s -w {flags}"), "-o"])
         .arg(&scratch)
-        .arg(".")
+        .arg(package)
         .current_dir(module)
         .env("GOWORK", "off")
         .stdin(Stdio::null())

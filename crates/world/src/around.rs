@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows an embedded world: it is given a Kubernetes client, a registry client and a way to dial.
 
+use crate::Cloud;
 use crate::health::{Dial, Health};
 use crate::verdicts::Verdicts;
 use apis::hypershift::status::PayloadArch;
@@ -13,7 +14,7 @@ use control_plane::operate::{Surroundings, Verdict};
 use control_plane::scope::{Management, Release, Scope};
 use futures::future::BoxFuture;
 use hypershift::preflight::Preflight;
-use hypershift::{BootImage, NoRelease, Payload};
+use hypershift::{BootImage, Machinery, NoRelease, Payload};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use reconcile::{Failure, chain};
 use release::Releases;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A tag may move; this is how late we may notice.
@@ -46,6 +48,7 @@ pub struct Around {
     verdicts: Option<Verdicts>,
     sizing: bool,
     shared_ingress: Option<String>,
+    machinery: Machinery,
 }
 
 impl Around {
@@ -64,6 +67,7 @@ impl Around {
             verdicts: None,
             sizing: false,
             shared_ingress: None,
+            machinery: Machinery::default(),
         }
     }
 
@@ -79,9 +83,9 @@ impl Around {
         self
     }
 
-    /// Asks Azure as the control planes' own identities, where they have some.
-    pub(crate) fn with_verdicts(mut self, verdicts: Verdicts) -> Around {
-        self.verdicts = Some(verdicts);
+    /// Asks Azure as the control planes' own identities, where they have some; credentials are kept below `dir`.
+    pub fn with_identities_of(mut self, cloud: &Cloud, dir: &Path) -> Around {
+        self.verdicts = Some(Verdicts::new(cloud, dir));
         self
     }
 
@@ -94,6 +98,12 @@ impl Around {
     /// Public clusters of the managed flavour share a router, which is this image.
     pub fn with_shared_ingress(mut self, image: Option<String>) -> Around {
         self.shared_ingress = image;
+        self
+    }
+
+    /// Who keeps machines.
+    pub fn with_machinery(mut self, machinery: Machinery) -> Around {
+        self.machinery = machinery;
         self
     }
 
@@ -223,6 +233,10 @@ impl hypershift::Surroundings for Around {
         crate::install::HOME.to_owned()
     }
 
+    fn machinery(&self) -> Machinery {
+        self.machinery
+    }
+
     fn sizing(&self) -> bool {
         self.sizing
     }
@@ -257,7 +271,7 @@ impl Surroundings for Around {
     }
 
     fn management(&self, _: &str) -> Management {
-        Management { openshift: false, uid: Some(USER), minor: self.minor, blocked: Vec::new() }
+        Management { uid: Some(USER), minor: self.minor, ..Management::default() }
     }
 
     fn vault_reader(&self) -> String {

@@ -83,6 +83,9 @@ impl Management {
         with.programs.register_where(OURS, gate::serves("machines"), machines);
         let uploads = Arc::new(backup::EtcdBackup::new(cloud));
         with.programs.register_where(OURS, gate::serves("etcd-backup"), uploads);
+        if let Some(external) = &options.external {
+            external.register(&mut with.programs, releases::pattern);
+        }
         let nodes = Nodes::new(server.host(), with);
         let balancers = Balancers::new(nodes.clone(), server.host().random().clone());
         let balancers = Arc::new(balancers.with_intranet(cloud.intranet.clone()));

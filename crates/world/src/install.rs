@@ -1,5 +1,6 @@
 //! What an install brings into a management cluster before any hosted cluster: definitions and priority classes.
 
+use crate::External;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -28,14 +29,20 @@ pub enum Error {
 }
 
 /// Applies it all; the `group/Kind`s that are served then.
-pub async fn install(client: &Client) -> Result<BTreeSet<String>, Error> {
+pub async fn install(client: &Client, external: Option<&External>) -> Result<BTreeSet<String>, Error> {
     let params = PatchParams::apply(MANAGER).force();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut served = BTreeSet::new();
-    for crd in apis::crds() {
-        served.insert(format!("{}/{}", crd.spec.group, crd.spec.names.kind));
-        let name = crd.metadata.name.clone().unwrap_or_default();
-        let mut object: Value = serde_json::to_value(&crd)?;
+    let ours: Vec<CustomResourceDefinition> = match external {
+        Some(_) => apis::crds_without_machines(),
+        None => apis::crds(),
+    };
+    let mut all: Vec<Value> = ours.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    all.extend(external.iter().flat_map(|e| e.definitions.iter().cloned()));
+    for mut object in all {
+        let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = text("/metadata/name");
+        served.insert(format!("{}/{}", text("/spec/group"), text("/spec/names/kind")));
         object["apiVersion"] = json!("apiextensions.k8s.io/v1");
         object["kind"] = json!("CustomResourceDefinition");
         let failed =

@@ -28,9 +28,11 @@ pub mod around;
 mod backup;
 pub mod balancers;
 mod boot;
+mod break_glass;
 mod cloud;
 mod cluster;
 mod dial;
+mod external;
 pub mod files;
 mod gate;
 pub mod health;
@@ -53,6 +55,7 @@ mod webhooks;
 pub use around::{Around, boot_images, payload_arch};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
+pub use external::External;
 pub use ingress::Ingress;
 pub use intranet::Intranet;
 pub use landing::{Flavour, Landing};
@@ -63,6 +66,7 @@ use clock::{Random, SharedClock};
 use cluster::Management;
 use ek_node::StageSet;
 use ek_server::ApiServer;
+use hypershift::Machinery;
 use parking_lot::Mutex;
 use reconcile::{Handle, Metrics, Runtime};
 use release::Releases;
@@ -116,6 +120,8 @@ pub struct Options {
     pub sizing: bool,
     /// Whether public clusters with managed identities share a router.
     pub shared_ingress: bool,
+    /// Who keeps machines, if our controllers do not.
+    pub external: Option<External>,
 }
 
 impl Default for Options {
@@ -132,6 +138,7 @@ impl Default for Options {
             operators: true,
             sizing: false,
             shared_ingress: false,
+            external: None,
         }
     }
 }
@@ -209,7 +216,7 @@ impl World {
             cluster::Make { options: &options, cloud: &cloud, means, dir: &dir, stages: stages.clone() };
         let management = Management::start(make, scratch.is_some()).await?;
         let client = management.server.client();
-        let served = install::install(&client).await?;
+        let served = install::install(&client, options.external.as_ref()).await?;
         let mut runtime = Runtime::new(options.clock.clone(), &Metrics::default());
         let ingress = Ingress::start(&mut runtime, &client, management.nodes.clone()).await?;
         let around = Around::new(
@@ -220,18 +227,20 @@ impl World {
             cloud.image("zaffre"),
         );
         let around = around.with_vault_reader(&cloud.vault_reader).with_preflight(cloud.client.clone());
-        let around = around.with_verdicts(verdicts::Verdicts::new(&cloud, &dir)).with_sizing(options.sizing);
+        let around = around.with_identities_of(&cloud, &dir).with_sizing(options.sizing);
         // Any release's will do; a newer one would roll it for nothing.
         let router = options.versions.first().and_then(|version| {
             releases::payload(&cloud.registry, version).images.get("haproxy-router").cloned()
         });
         let around = around.with_shared_ingress(router.filter(|_| options.shared_ingress));
+        let machinery = if options.external.is_some() { Machinery::External } else { Machinery::Builtin };
+        let around = around.with_machinery(machinery);
         let around = Arc::new(around.with_releases(releases));
         let ground = Ground {
             served,
             around,
             tenants: management.gate.tenants.clone(),
-            machines: Some(machinery::keeping(&management.machinery)),
+            machines: options.external.is_none().then(|| machinery::keeping(&management.machinery)),
             links: Some(links::linking(&management.gate, &cloud.intranet, &cloud.client, cloud.azure())),
             clock: options.clock.clone(),
             random,

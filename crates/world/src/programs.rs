@@ -1,6 +1,7 @@
 //! Programs of control planes that work in the guest: the container of the API server that prepares it, the config
 //! operator and the version operator. Each reads its words and files as the real one does and calls the library.
 
+use crate::break_glass::PkiOperator;
 use crate::dial;
 use crate::ignition::{IgnitionProxy, IgnitionServer};
 use crate::webhooks::Webhooks;
@@ -41,6 +42,10 @@ impl Means {
         programs.register_where(ours, crate::gate::serves("ignition-server"), ignition);
         programs.register_where(&image("haproxy-router"), crate::ignition::is_proxy, Arc::new(IgnitionProxy));
         programs.register(&image("cluster-machine-approver"), MachineApprover(self.clone()));
+        // Several programs come in this image.
+        let is_pki = |c: &serde_json::Value| has(c, "/usr/bin/control-plane-pki-operator");
+        let pki = Arc::new(PkiOperator(self.clone()));
+        programs.register_where(&image("controlplane-pki-operator"), is_pki, pki);
         programs.register(&image("cluster-version-operator"), VersionOperator(self.clone()));
     }
 }

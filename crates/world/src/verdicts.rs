@@ -38,7 +38,7 @@ pub(crate) struct Verdicts {
 
 impl Verdicts {
     pub(crate) fn new(cloud: &Cloud, dir: &Path) -> Verdicts {
-        let azure = cloud.azure();
+        let azure = cloud.azure().brief();
         let reader = cloud.node_identity().credential(&cloud.vault_reader);
         let reader = reader.map(|c| azure.client_with(c));
         Verdicts { azure, reader, dir: dir.join("operator-identities") }

@@ -1,16 +1,16 @@
 //! Blows against operators, by the name of what they have just done.
 //!
 //! Two sorts: the answer to a request is lost after it was done, or everybody dies on the spot and others begin who know
-//! only what is stored. Each sort of request (`PATCH deployments`, `guest POST pods/eviction`, `azure PUT
-//! virtualMachines`) meets both once in each part of a life, so a life has as many blows as there is work of different
-//! sorts in it. Nothing is listed here: whatever they do is attacked.
+//! only what is stored. Nothing is listed here: whatever they do is attacked, at one of two [grains](Grain).
 //!
 //! Requests to Kubernetes are met on their way; those to Azure are met by rules of the simulator and by its journal.
 
 use crate::kit::{Between, Kit, met};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams};
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -39,25 +39,48 @@ enum Blow {
     Kill,
 }
 
+/// How closely they are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// Each sort of request (`PATCH deployments`, `guest POST pods/eviction`, `azure PUT virtualMachines`) meets both
+    /// blows once in each part of a life: as many as there is work of different sorts in it.
+    Sorts,
+    /// They die after each single write that changed something, by the path of what was written; a path that is written
+    /// again and again is spared in the end, or nobody would ever be done.
+    Writes,
+}
+
+/// How often one path is attacked in a part of a life: created and changed, or several created under one path.
+const SPARED_AFTER: usize = 2;
+const SPARED_AFTER_POSTS: usize = 6;
+
+/// The config operator of a guest, which upgrades nodes in place, dies with every so many of the others.
+const CONFIG_OPERATOR_DIES: usize = 3;
+
 /// What is attacked, and what came of it.
 pub struct Attacks {
+    grain: Grain,
     part: Mutex<&'static str>,
     /// How often a sort of request was met in this part.
     met: Mutex<BTreeMap<String, usize>>,
     /// `create: PATCH deployments`.
     lost: Mutex<Vec<String>>,
     killed: Mutex<Vec<String>>,
+    /// The parts in which it died.
+    config_operators: Mutex<Vec<&'static str>>,
     deaths: mpsc::Sender<()>,
 }
 
 impl Attacks {
-    pub fn new() -> (Arc<Attacks>, mpsc::Receiver<()>) {
+    pub fn new(grain: Grain) -> (Arc<Attacks>, mpsc::Receiver<()>) {
         let (deaths, died) = mpsc::channel(256);
         let attacks = Attacks {
+            grain,
             part: Mutex::new(""),
             met: Mutex::default(),
             lost: Mutex::default(),
             killed: Mutex::default(),
+            config_operators: Mutex::default(),
             deaths,
         };
         (Arc::new(attacks), died)
@@ -69,6 +92,9 @@ impl Attacks {
         self.met.lock().clear();
         let sim = kit.world.cloud().sim.world();
         sim.clear_faults();
+        if self.grain == Grain::Writes {
+            return;
+        }
         let rule = |method: &str, part: &str| {
             json!({"name": format!("{method}-{}", part.rsplit('/').next().unwrap()),
                 "match": {"method": method, "type": part, "id": format!("*/{POOL}*"), "nth": 1}, "then": {"drop": "after"}})
@@ -93,9 +119,14 @@ impl Attacks {
         self.killed.lock().clone()
     }
 
+    /// In which parts config operators died.
+    pub fn config_operators(&self) -> Vec<&'static str> {
+        self.config_operators.lock().clone()
+    }
+
     fn meet(&self, sort: &str, blows: &[Blow]) -> Option<Blow> {
         let part = *self.part.lock();
-        let changes = MOVING.iter().any(|m| sort.contains(m));
+        let changes = self.grain == Grain::Writes || MOVING.iter().any(|m| sort.contains(m));
         if part.is_empty() || (part != "create" && !changes) {
             return None;
         }
@@ -111,21 +142,51 @@ impl Attacks {
         blow
     }
 
+    /// What happens to somebody who has just written here; `changed` says whether it made a difference.
+    fn written(&self, sort: &str, path: &str, changed: bool) -> Option<Blow> {
+        match self.grain {
+            Grain::Sorts => self.meet(sort, &[Blow::Lose, Blow::Kill]),
+            Grain::Writes if !changed => None,
+            Grain::Writes => {
+                let times = if sort.contains("POST ") { SPARED_AFTER_POSTS } else { SPARED_AFTER };
+                let method = sort.rsplit_once(' ').map_or(sort, |(method, _)| method);
+                self.meet(&format!("{method} {path}"), &vec![Blow::Kill; times])
+            }
+        }
+    }
+
+    /// The version of what a write is about to change, where that is asked.
+    async fn version(&self, client: &kube::Client, sort: &str, path: &str) -> Option<String> {
+        if self.grain == Grain::Sorts || !["PATCH ", "PUT "].iter().any(|m| sort.contains(m)) {
+            return None;
+        }
+        let path = path.strip_suffix("/status").unwrap_or(path);
+        let now: Value = client.request(http::Request::get(path).body(Vec::new()).unwrap()).await.ok()?;
+        now["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+    }
+
     /// A client whose writes are attacked.
     pub fn on(self: &Arc<Attacks>, client: kube::Client, whose: &'static str) -> kube::Client {
         let attacks = self.clone();
         met(client, move |client, request| {
             let attacks = attacks.clone();
             async move {
-                let sort = sort(&request);
-                let answer = client.send(request).await.map_err(Failed::from);
-                let Some(sort) = sort.map(|s| format!("{whose}{s}")) else { return answer };
+                let Some(sort) = sort(&request).map(|s| format!("{whose}{s}")) else {
+                    return client.send(request).await.map_err(Failed::from);
+                };
+                let path = request.uri().path().to_owned();
+                let before = attacks.version(&client, &sort, &path).await;
+                let answer = client.send(request).await.map_err(Failed::from)?;
                 // A request that was refused changed nothing.
-                if !answer.as_ref().is_ok_and(|a| a.status().is_success()) {
-                    return answer;
+                if !answer.status().is_success() {
+                    return Ok(answer);
                 }
-                match attacks.meet(&sort, &[Blow::Lose, Blow::Kill]) {
-                    None => answer,
+                let (head, body) = answer.into_parts();
+                let body = body.collect_bytes().await?;
+                let after = before.is_some().then(|| version_in(&body)).flatten();
+                let answer = http::Response::from_parts(head, Body::from(body.to_vec()));
+                match attacks.written(&sort, &path, before.is_none() || before != after) {
+                    None => Ok(answer),
                     Some(Blow::Lose) => Err(Failed::from(format!("the answer to {sort} is lost"))),
                     Some(Blow::Kill) => {
                         let _ = attacks.deaths.send(()).await;
@@ -152,12 +213,38 @@ impl Attacks {
                     self.lost.lock().push(format!("{}: {sort}", self.part.lock()));
                     continue;
                 }
-                if self.meet(&sort, &[Blow::Kill]).is_some() {
+                let what = match self.grain {
+                    Grain::Sorts => sort,
+                    // Questions change nothing.
+                    Grain::Writes if method == "GET" => continue,
+                    Grain::Writes => {
+                        format!(
+                            "{sort} {}",
+                            path.split('?').next().and_then(|p| p.rsplit('/').next()).unwrap()
+                        )
+                    }
+                };
+                if self.meet(&what, &[Blow::Kill]).is_some() {
                     let _ = self.deaths.send(()).await;
                 }
             }
             if news.changed().await.is_err() {
                 return std::future::pending().await;
+            }
+        }
+    }
+
+    /// It is a pod of each control plane; its node sees the end of it at once, and its Deployment makes another.
+    async fn kill_config_operator(&self, kit: &Kit) {
+        let pods = Api::<Pod>::all(kit.world.client());
+        let label = ListParams::default().labels("app=hosted-cluster-config-operator");
+        for pod in pods.list_metadata(&label).await.unwrap().items {
+            let (name, namespace) = (pod.metadata.name.unwrap(), pod.metadata.namespace.unwrap());
+            let pods = Api::<Pod>::namespaced(kit.world.client(), &namespace);
+            match pods.delete(&name, &DeleteParams::default().grace_period(0)).await {
+                Ok(_) => self.config_operators.lock().push(*self.part.lock()),
+                Err(kube::Error::Api(e)) if e.code == 404 => {}
+                Err(e) => panic!("{namespace}/{name}: {e}"),
             }
         }
     }
@@ -178,13 +265,21 @@ impl Attacks {
         }
         let client = self.on(kit.world.client(), "");
         let operators = Mutex::new(Operators::start(&ground, &client));
+        let mut config_operators = 0;
         let resurrection = async {
             while died.recv().await.is_some() {
                 // Who dies twice at a time is dead.
                 while died.try_recv().is_ok() {}
-                let mut operators = operators.lock();
-                operators.kill();
-                *operators = Operators::start(&ground, &client);
+                {
+                    let mut operators = operators.lock();
+                    operators.kill();
+                    *operators = Operators::start(&ground, &client);
+                }
+                let died = self.killed.lock().len();
+                if died / CONFIG_OPERATOR_DIES > config_operators {
+                    config_operators = died / CONFIG_OPERATOR_DIES;
+                    self.kill_config_operator(kit).await;
+                }
             }
         };
         let over = tokio::select! {
@@ -195,6 +290,11 @@ impl Attacks {
         operators.into_inner().stop().await;
         over
     }
+}
+
+fn version_in(body: &[u8]) -> Option<String> {
+    let object: Value = serde_json::from_slice(body).ok()?;
+    object["metadata"]["resourceVersion"].as_str().map(str::to_owned)
 }
 
 /// `PATCH deployments`, `PATCH hostedclusters/status`; nothing for questions, and for what is nobody's state.

@@ -1,18 +1,20 @@
 //! The whole life of a cluster with nodes under operators that die all the time.
 //!
 //! `testkit::adversarial` attacks one point per scenario, and each scenario would be a whole cluster: an hour. This is the
-//! same question in one life: created to nodes that are Ready, upgraded by replacing them, and removed, while every sort
-//! of request meets both [blows](crate::attacks) in each of the three parts. What is there when the cluster is complete
+//! same question in one life: created to nodes that are Ready, upgraded, and removed, while every sort of request meets
+//! both [blows](crate::attacks) in each of the three parts, or everybody dies after each single write. What is there when the cluster is complete
 //! must be what a life without trouble has, in Azure there is never more than its machines are made of once all is
 //! settled, and nothing may be left at the end.
 
-use crate::attacks::Attacks;
+use crate::attacks::{Attacks, Grain};
 use crate::kit::{DEADLINE, Kit, is_true, says};
+use crate::kms::{KEY, Vault};
 use crate::remains::Remains;
 use hypershift::kinds;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use world::Flavour;
 use world::sample::Sample;
@@ -97,25 +99,77 @@ async fn nodes_at(kit: &Kit, version: &str) {
     .await;
 }
 
-async fn create(kit: &Kit) -> BTreeMap<String, usize> {
-    Sample::new(&kit.world, &kit.landing, NAME, "4.20.1").unwrap().create(&kit.world).await.unwrap();
-    kit.put(&kinds::POOL, kit.pool("np", "4.20.1", NODES as u32)).await;
-    at(kit, "4.20.1").await;
-    nodes_at(kit, "4.20.1").await;
-    nothing_more(kit, "created").await;
-    shape(&Remains::of(kit).await)
+/// A cluster, and how its nodes are upgraded.
+struct Life {
+    sample: Sample,
+    in_place: bool,
 }
 
-async fn upgrade(kit: &Kit) {
-    let old = kit.machines();
-    let image = kit.world.cloud().release("4.21.0").unwrap();
-    let wish = json!({"spec": {"release": {"image": image}}});
-    kit.patch(NAME, wish.clone()).await;
-    at(kit, "4.21.0").await;
-    kit.change_pool("np", wish).await;
-    nodes_at(kit, "4.21.0").await;
-    nothing_more(kit, "upgraded").await;
-    assert!(kit.machines().is_disjoint(&old), "every machine was replaced");
+impl Life {
+    async fn create(&self, kit: &Kit) -> BTreeMap<String, usize> {
+        self.sample.create(&kit.world).await.unwrap();
+        let mut pool = kit.pool("np", "4.20.1", NODES as u32);
+        if self.in_place {
+            pool["spec"]["management"] = json!({"upgradeType": "InPlace", "autoRepair": true});
+        }
+        kit.put(&kinds::POOL, pool).await;
+        at(kit, "4.20.1").await;
+        nodes_at(kit, "4.20.1").await;
+        nothing_more(kit, "created").await;
+        shape(&Remains::of(kit).await)
+    }
+
+    async fn upgrade(&self, kit: &Kit) {
+        let old = kit.machines();
+        let image = kit.world.cloud().release("4.21.0").unwrap();
+        let wish = json!({"spec": {"release": {"image": image}}});
+        kit.patch(NAME, wish.clone()).await;
+        at(kit, "4.21.0").await;
+        kit.change_pool("np", wish).await;
+        nodes_at(kit, "4.21.0").await;
+        nothing_more(kit, "upgraded").await;
+        if self.in_place {
+            assert_eq!(kit.machines(), old, "no machine was replaced");
+        } else {
+            assert!(kit.machines().is_disjoint(&old), "every machine was replaced");
+        }
+    }
+
+    /// Calm once, to see what there is; then every part of it under attack. `before` is what nobody may add to.
+    async fn suffer(&self, kit: &Kit, grain: Grain) -> Arc<Attacks> {
+        let before = Remains::of(kit).await;
+        let begun = Instant::now();
+        let expected = self.create(kit).await;
+        end(kit).await;
+        eprintln!("without trouble: {:?}", begun.elapsed());
+
+        let (attacks, died) = Attacks::new(grain);
+        let life = async {
+            for part in ["create", "upgrade", "end"] {
+                attacks.enter(kit, part);
+                match part {
+                    "create" => {
+                        let found = self.create(kit).await;
+                        let differ = |a: &BTreeMap<String, usize>, b: &BTreeMap<String, usize>| {
+                            a.iter().filter(|(k, n)| b.get(*k) != Some(*n)).map(|(k, _)| k.clone()).collect()
+                        };
+                        let (more, less): (Vec<_>, Vec<_>) =
+                            (differ(&found, &expected), differ(&expected, &found));
+                        assert!(more.is_empty() && less.is_empty(), "more: {more:#?}\nless: {less:#?}");
+                    }
+                    "upgrade" => self.upgrade(kit).await,
+                    _ => end(kit).await,
+                }
+                eprintln!("{part}: {:?}, {} deaths", begun.elapsed(), attacks.killed().len());
+            }
+        };
+        attacks.while_(kit, died, Box::pin(life)).await;
+        attacks.cease(kit);
+        let (lost, killed) = (attacks.lost(), attacks.killed());
+        eprintln!("{} answers lost: {lost:#?}\n{} deaths: {killed:#?}", lost.len(), killed.len());
+        Remains::of(kit).await.assert_clean_since(&before, &[]);
+        attacks
+    }
 }
 
 async fn end(kit: &Kit) {
@@ -131,36 +185,9 @@ async fn end(kit: &Kit) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_life_with_nodes_under_operators_that_die_after_every_sort_of_request() {
     let kit = Kit::start(Flavour::Workload).await;
-    let before = Remains::of(&kit).await;
-    let begun = Instant::now();
-    let expected = create(&kit).await;
-    end(&kit).await;
-    eprintln!("without trouble: {:?}", begun.elapsed());
-
-    let (attacks, died) = Attacks::new();
-    let life = async {
-        for part in ["create", "upgrade", "end"] {
-            attacks.enter(&kit, part);
-            match part {
-                "create" => {
-                    let found = create(&kit).await;
-                    let differ = |a: &BTreeMap<String, usize>, b: &BTreeMap<String, usize>| {
-                        a.iter().filter(|(k, n)| b.get(*k) != Some(*n)).map(|(k, _)| k.clone()).collect()
-                    };
-                    let (more, less): (Vec<_>, Vec<_>) =
-                        (differ(&found, &expected), differ(&expected, &found));
-                    assert!(more.is_empty() && less.is_empty(), "more: {more:#?}\nless: {less:#?}");
-                }
-                "upgrade" => upgrade(&kit).await,
-                _ => end(&kit).await,
-            }
-            eprintln!("{part}: {:?}", begun.elapsed());
-        }
-    };
-    attacks.while_(&kit, died, Box::pin(life)).await;
-    attacks.cease(&kit);
+    let sample = Sample::new(&kit.world, &kit.landing, NAME, "4.20.1").unwrap();
+    let attacks = Life { sample, in_place: false }.suffer(&kit, Grain::Sorts).await;
     let (lost, killed) = (attacks.lost(), attacks.killed());
-    eprintln!("{} answers lost: {lost:#?}\n{} deaths: {killed:#?}", lost.len(), killed.len());
     // Every operator, in every part.
     for point in [
         "create: PATCH deployments",
@@ -196,6 +223,56 @@ async fn a_life_with_nodes_under_operators_that_die_after_every_sort_of_request(
     };
     assert!(of(&lost, "azure PUT") >= 2 && of(&lost, "azure DELETE") >= 3, "{lost:#?}");
     assert!(of(&lost, "DELETE") > of(&lost, "azure DELETE"), "{lost:#?}");
-    Remains::of(&kit).await.assert_clean_since(&before, &[]);
+    kit.world.stop().await;
+}
+
+/// The same with everything that the first has not: managed identities, three of everything, encrypted data, and nodes
+/// that are upgraded where they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_managed_encrypted_life_in_place_under_operators_that_die() {
+    let kit = Kit::start(Flavour::Managed).await;
+    let vault = Vault::make(&kit, "batteredkms").await;
+    let key = vault.version().await;
+    let sample = Sample::new(&kit.world, &kit.landing, NAME, "4.20.1").unwrap();
+    let sample = sample.highly_available().encrypted_by(&kit.landing, &vault.name, KEY, &key);
+    let attacks = Life { sample, in_place: true }.suffer(&kit, Grain::Sorts).await;
+    let killed = attacks.killed();
+    for point in [
+        "create: PATCH secretproviderclasses",
+        "create: POST machines",
+        "create: azure PUT virtualMachines",
+        "upgrade: PATCH deployments",
+        "upgrade: PATCH nodepools/status",
+        "upgrade: PATCH machinesets",
+        "end: azure DELETE virtualMachines",
+    ] {
+        assert!(
+            killed.iter().chain(&attacks.lost()).any(|k| k == point),
+            "nobody died at {point}: {killed:#?}"
+        );
+    }
+    let guests = attacks.config_operators();
+    assert!(guests.iter().filter(|part| **part == "upgrade").count() >= 2, "{guests:?}");
+    kit.world.stop().await;
+}
+
+/// And each single write: every object that is made, changed or deleted, and every resource in Azure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_life_with_nodes_under_operators_that_die_after_every_single_write() {
+    let kit = Kit::start(Flavour::Workload).await;
+    let sample = Sample::new(&kit.world, &kit.landing, NAME, "4.20.1").unwrap();
+    let attacks = Life { sample, in_place: false }.suffer(&kit, Grain::Writes).await;
+    let killed = attacks.killed();
+    let in_part = |part: &str, words: &str| {
+        let of = killed.iter().filter(|k| k.starts_with(part) && k.contains(words));
+        of.collect::<BTreeSet<_>>().len()
+    };
+    assert!(killed.len() >= 300, "{}", killed.len());
+    assert!(in_part("create", "/deployments/") >= 25, "{}", in_part("create", "/deployments/"));
+    // One more where two were asked for at once and the second was made after its maker had died.
+    assert!(in_part("create", "azure PUT virtualMachines") >= NODES);
+    assert!(in_part("upgrade", "azure PUT virtualMachines") >= NODES);
+    assert!(in_part("upgrade", "azure DELETE virtualMachines") >= NODES);
+    assert!(in_part("end", "azure DELETE") >= NODES);
     kit.world.stop().await;
 }

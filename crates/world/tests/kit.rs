@@ -1,5 +1,6 @@
 //! A world, and hosted clusters in it.
 
+use crate::place::Place;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
@@ -10,20 +11,22 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use machines::{Reach, Unreachable};
 use reconcile::Kind;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use world::sample::{NAMESPACE, Sample};
-use world::{Flavour, Landing, Options, World};
+use world::{Cloud, Flavour, Landing, Options, World};
 
 /// Long enough for a loaded machine; no test waits for it to pass.
-pub const DEADLINE: Duration = Duration::from_secs(300);
+pub const DEADLINE: Duration = Duration::from_secs(900);
 
 pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 pub const EVENT: Kind = Kind::new("", "v1", "Event", "events");
 pub const STATEFUL_SET: Kind = Kind::new("apps", "v1", "StatefulSet", "statefulsets");
 
-pub struct Kit {
-    pub world: World,
+/// Where it all happens is a world of ours, unless said otherwise.
+pub struct Kit<P = World> {
+    pub world: P,
     pub landing: Landing,
 }
 
@@ -37,13 +40,44 @@ impl Kit {
         let landing = Landing::make(world.cloud(), world.dir(), "land", flavour).await.unwrap();
         Kit { world, landing }
     }
+}
+
+impl<P: Place> Kit<P> {
+    pub fn client(&self) -> kube::Client {
+        self.world.client()
+    }
+
+    pub fn cloud(&self) -> &Cloud {
+        self.world.cloud()
+    }
+
+    /// What something is called here.
+    pub fn named(&self, name: &str) -> String {
+        match self.world.mark() {
+            "" => name.to_owned(),
+            mark => format!("{name}-{mark}"),
+        }
+    }
+
+    /// A file of this test's own.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.world.dir().join(self.named(name))
+    }
 
     pub fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
-        kind.api(&self.world.client(), namespace)
+        kind.api(&self.client(), namespace)
     }
 
     pub fn sample(&self, name: &str) -> Sample {
-        Sample::new(&self.world, &self.landing, name, "4.19.3").unwrap()
+        self.sample_of(name, "4.19.3")
+    }
+
+    pub fn sample_of(&self, name: &str, version: &str) -> Sample {
+        Sample::of(&self.landing, &self.named(name), self.cloud().release(version).unwrap())
+    }
+
+    pub async fn create(&self, sample: &Sample) {
+        sample.create_in(&self.client()).await.unwrap();
     }
 
     /// Changes a cluster.
@@ -103,9 +137,7 @@ impl Kit {
                 }
             }
         }
-        text.push_str(&format!("{:#?}", self.world.clusters().explain(&format!("{NAMESPACE}/{name}"))));
-        text.push_str(&format!("{:#?}", self.world.planes().explain(&format!("{plane}/{name}"))));
-        text
+        text + &self.world.explain(name)
     }
 
     /// When pods of a control plane were made and ready, the slowest last: what to look at when this takes long.
@@ -135,7 +167,7 @@ impl Kit {
     pub async fn log(&self, namespace: &str, pod: &str, container: &str) -> String {
         let uri = format!("/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}");
         let request = http::Request::get(uri).body(Vec::new()).unwrap();
-        self.world.client().request_text(request).await.unwrap_or_default()
+        self.client().request_text(request).await.unwrap_or_default()
     }
 
     /// The administrator's kubeconfig, where the cluster says that it is, as this machine can use it.
@@ -144,7 +176,7 @@ impl Kit {
         let secret = cluster.data["status"]["kubeconfig"]["name"].as_str().expect("a kubeconfig").to_owned();
         let secret = self.api(&kinds::SECRET, NAMESPACE).get(&secret).await.unwrap();
         let text = STANDARD.decode(secret.data["data"]["kubeconfig"].as_str().unwrap()).unwrap();
-        self.world.reachable(&String::from_utf8(text).unwrap()).unwrap()
+        self.world.reachable(&String::from_utf8(text).unwrap())
     }
 
     pub async fn admin(&self, name: &str) -> kube::Client {
@@ -157,7 +189,7 @@ impl Kit {
     /// What kubectl says in a guest, and whether it is content; nothing where there is no kubectl.
     pub async fn kubectl(&self, name: &str, args: &[&str]) -> Option<(bool, String)> {
         let kubectl = testkit::tools::kubectl()?;
-        let file = self.world.dir().join(format!("{name}.kubeconfig"));
+        let file = self.file(&format!("{name}.kubeconfig"));
         std::fs::write(&file, self.kubeconfig(name).await).unwrap();
         let mut command = std::process::Command::new(kubectl);
         command.arg("--kubeconfig").arg(&file).args(args);

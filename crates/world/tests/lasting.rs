@@ -20,7 +20,7 @@ use world::Flavour;
 use world::sample::Sample;
 
 /// Writes down what is not a question.
-fn listening(client: kube::Client, writes: Arc<Mutex<Vec<String>>>) -> kube::Client {
+pub fn listening(client: kube::Client, writes: Arc<Mutex<Vec<String>>>) -> kube::Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         if request.method() != http::Method::GET {
             writes.lock().push(format!("{} {}", request.method(), request.uri().path()));

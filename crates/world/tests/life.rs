@@ -1,6 +1,7 @@
 //! The life of one cluster: kubectl, tokens that Azure believes, upgrades by a z- and a y-stream, and the end.
 
 use crate::kit::{DEADLINE, Kit, is_true};
+use crate::place::{Place, Reached};
 use azure::Call;
 use azure::credential::{Confidential, Entra, Proof};
 use azure::{Client, ClientOptions, Credential};
@@ -24,7 +25,7 @@ struct Account {
 }
 
 impl Account {
-    fn of(kit: &Kit, flavour: Flavour) -> Account {
+    fn of<P: Place>(kit: &Kit<P>, flavour: Flavour) -> Account {
         let group = |name: &str| format!("/subscriptions/{}/resourceGroups/{name}", kit.landing.subscription);
         let (namespace, name, client_id, call) = match flavour {
             // Writes records.
@@ -85,8 +86,8 @@ async fn token(admin: &kube::Client, account: &Account, audience: &str) -> Strin
 }
 
 /// Somebody who has nothing but a token in a file.
-fn pod(kit: &Kit, client_id: &str, file: &Path) -> Client {
-    let azure = kit.world.cloud().azure();
+fn pod<P: Place>(kit: &Kit<P>, client_id: &str, file: &Path) -> Client {
+    let azure = kit.cloud().azure();
     let timing = azure.options.timing.clone();
     let entra = Entra { http: azure.http.clone(), login: azure.cloud.login.clone(), timing: timing.clone() };
     let proof = Proof::FederatedFile(file.to_owned());
@@ -96,11 +97,11 @@ fn pod(kit: &Kit, client_id: &str, file: &Path) -> Client {
 
 /// Tokens of the guest's accounts verify against the published keys, and Entra ID takes them for Azure's, if they were
 /// made for it.
-async fn tokens(kit: &Kit, admin: &kube::Client, account: &Account) {
+async fn tokens<P: Place>(kit: &Kit<P>, admin: &kube::Client, account: &Account) {
     account.exists(admin).await;
     let url = format!("{}/openid/v1/jwks", kit.landing.issuer);
     let request = http::Request::get(url).body(bytes::Bytes::new()).unwrap();
-    let answer = kit.world.cloud().azure().http.send(request).await.unwrap();
+    let answer = kit.cloud().azure().http.send(request).await.unwrap();
     let keys: JwkSet = serde_json::from_value(answer.json().unwrap()).unwrap();
     let good = token(admin, account, "openshift").await;
     let kid = decode_header(&good).unwrap().kid.unwrap();
@@ -111,7 +112,7 @@ async fn tokens(kit: &Kit, admin: &kube::Client, account: &Account) {
     let claims = decode::<Value>(&good, &key, &rules).unwrap().claims;
     assert_eq!(claims["sub"], format!("system:serviceaccount:{}:{}", account.namespace, account.name));
 
-    let dir = kit.world.dir().join("tokens");
+    let dir = kit.file("tokens");
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("good");
     std::fs::write(&file, &good).unwrap();
@@ -123,8 +124,8 @@ async fn tokens(kit: &Kit, admin: &kube::Client, account: &Account) {
 }
 
 /// Moves the cluster to another release and waits until its control plane is there.
-async fn upgrade(kit: &Kit, name: &str, version: &str) {
-    let image = kit.world.cloud().release(version).unwrap();
+async fn upgrade<P: Place>(kit: &Kit<P>, name: &str, version: &str) {
+    let image = kit.cloud().release(version).unwrap();
     kit.patch(name, json!({"spec": {"release": {"image": image}}})).await;
     let done = |s: &Value| {
         let first = &s["controlPlaneVersion"]["history"][0];
@@ -135,21 +136,30 @@ async fn upgrade(kit: &Kit, name: &str, version: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_the_first_token_through_two_upgrades_to_the_end() {
-    whole(Flavour::Workload).await;
+    here(Flavour::Workload).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_with_managed_identities() {
-    whole(Flavour::Managed).await;
+    here(Flavour::Managed).await;
 }
 
-async fn whole(flavour: Flavour) {
+async fn here(flavour: Flavour) {
     let kit = Kit::start(flavour).await;
+    assert_eq!(whole(&kit, flavour).await, Reached::End);
+    kit.world.stop().await;
+}
+
+pub async fn whole<P: Place>(kit: &Kit<P>, flavour: Flavour) -> Reached {
     let demo = kit.sample("demo");
-    demo.create(&kit.world).await.unwrap();
-    kit.available("demo").await;
-    let admin = kit.admin("demo").await;
-    tokens(&kit, &admin, &Account::of(&kit, flavour)).await;
+    let name = &demo.name;
+    kit.create(&demo).await;
+    if let Some(stuck) = kit.stuck(&demo).await {
+        return stuck;
+    }
+    kit.available(name).await;
+    let admin = kit.admin(name).await;
+    tokens(kit, &admin, &Account::of(kit, flavour)).await;
 
     let shop = serde_json::from_value(json!({"metadata": {"name": "shop"}})).unwrap();
     Api::<Namespace>::all(admin).create(&Default::default(), &shop).await.unwrap();
@@ -161,28 +171,28 @@ async fn whole(flavour: Flavour) {
         (&["-n", "shop", "create", "token", "default"], "eyJ"),
         (&["get", "clusterversion", "version", "-o=jsonpath={.status.desired.version}"], "4.19.3"),
     ] {
-        if let Some((worked, text)) = kit.kubectl("demo", args).await {
+        if let Some((worked, text)) = kit.kubectl(name, args).await {
             // `can-i` says no by its code, too.
             assert!(text.contains(expected) && worked == (expected != "no"), "{args:?}: {text}");
         }
     }
 
-    upgrade(&kit, "demo", "4.19.4").await;
-    upgrade(&kit, "demo", "4.20.1").await;
+    upgrade(kit, name, "4.19.4").await;
+    upgrade(kit, name, "4.20.1").await;
     // What was written before is there, and the API answers at the same place.
-    let spaces: Api<Namespace> = Api::all(kit.admin("demo").await);
+    let spaces: Api<Namespace> = Api::all(kit.admin(name).await);
     spaces.get("shop").await.expect("what was written before the upgrades");
 
     let clusters = kit.api(&kinds::CLUSTER, NAMESPACE);
-    clusters.delete("demo", &DeleteParams::default()).await.unwrap();
+    clusters.delete(name, &DeleteParams::default()).await.unwrap();
     let gone = |o: Option<&DynamicObject>| o.is_none();
-    let wait = kube::runtime::wait::await_condition(clusters, "demo", gone);
+    let wait = kube::runtime::wait::await_condition(clusters, name, gone);
     if tokio::time::timeout(DEADLINE, wait).await.is_err() {
-        panic!("it is never gone\n{}", kit.story("demo").await);
+        panic!("it is never gone\n{}", kit.story(name).await);
     }
-    let here: Api<Namespace> = Api::all(kit.world.client());
+    let here: Api<Namespace> = Api::all(kit.client());
     let plane = demo.plane();
     let wait = kube::runtime::wait::await_condition(here, &plane, |o: Option<&Namespace>| o.is_none());
     tokio::time::timeout(DEADLINE, wait).await.expect("its namespace is gone").unwrap();
-    kit.world.stop().await;
+    Reached::End
 }

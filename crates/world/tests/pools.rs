@@ -1,6 +1,7 @@
 //! A cluster with node pools, and what there is of them in Azure.
 
 use crate::kit::{DEADLINE, Kit};
+use crate::place::{Place, landing};
 use hypershift::kinds;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use reconcile::Kind;
@@ -8,23 +9,33 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use world::sample::{NAMESPACE, Sample};
 
-/// The landing is made for a cluster of this name: its load balancer is named so.
-pub const CLUSTER: &str = "land";
-const PLANE: &str = "clusters-land";
+impl<P: Place> Kit<P> {
+    /// The landing is made for a cluster of this name: its load balancer is named so.
+    pub fn home(&self) -> String {
+        landing(self.world.mark())
+    }
 
-impl Kit {
+    fn home_plane(&self) -> String {
+        format!("{NAMESPACE}-{}", self.home())
+    }
+
+    /// A cluster that nodes can join, once it is up.
+    pub fn joinable(&self, version: &str) -> Sample {
+        Sample::of(&self.landing, &self.home(), self.cloud().release(version).unwrap())
+    }
+
     /// A cluster that nodes can join.
     pub async fn with_cluster(&self, version: &str) -> Sample {
-        let sample = Sample::new(&self.world, &self.landing, CLUSTER, version).unwrap();
-        sample.create(&self.world).await.unwrap();
-        self.available(CLUSTER).await;
+        let sample = self.joinable(version);
+        self.create(&sample).await;
+        self.available(&sample.name).await;
         sample
     }
 
     pub fn pool(&self, name: &str, version: &str, replicas: u32) -> Value {
         json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool",
             "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {
-                "clusterName": CLUSTER, "replicas": replicas, "release": {"image": self.world.cloud().release(version).unwrap()},
+                "clusterName": self.home(), "replicas": replicas, "release": {"image": self.cloud().release(version).unwrap()},
                 "management": {"upgradeType": "Replace", "autoRepair": true},
                 "platform": {"type": "Azure", "azure": {"vmSize": "Standard_D4s_v5", "availabilityZone": "1",
                     "image": {"type": "AzureMarketplace"}, "osDisk": {"sizeGiB": 120, "diskStorageAccountType": "Premium_LRS"},
@@ -68,12 +79,13 @@ impl Kit {
 
     /// What there is, for somebody who wonders.
     pub async fn tell(&self) {
+        let plane = self.home_plane();
         for (kind, ns) in [
             (kinds::POOL, NAMESPACE),
-            (kinds::MACHINE_DEPLOYMENT, PLANE),
-            (kinds::MACHINE_SET, PLANE),
-            (kinds::MACHINE, PLANE),
-            (kinds::AZURE_MACHINE, PLANE),
+            (kinds::MACHINE_DEPLOYMENT, &plane),
+            (kinds::MACHINE_SET, &plane),
+            (kinds::MACHINE, &plane),
+            (kinds::AZURE_MACHINE, &plane),
         ] {
             for o in self.api(&kind, ns).list(&ListParams::default()).await.unwrap().items {
                 eprintln!(
@@ -82,21 +94,22 @@ impl Kit {
                 );
             }
         }
-        eprintln!("{}", self.story(CLUSTER).await);
+        eprintln!("{}", self.story(&self.home()).await);
     }
 
     /// Virtual machines in Azure, by name.
     pub fn machines(&self) -> BTreeSet<String> {
-        let left = self.world.cloud().sim.world().leaks();
+        let left = self.cloud().sim.world().leaks();
         let ids =
             left["value"].as_array().unwrap().iter().filter_map(|l| l["id"].as_str().map(str::to_owned));
-        ids.filter(|id| id.contains("/virtualMachines/"))
+        ids.filter(|id| id.contains("/virtualMachines/") && id.contains(self.world.mark()))
             .map(|id| id.rsplit('/').next().unwrap().to_owned())
             .collect()
     }
 
     pub async fn machine_names(&self) -> BTreeSet<String> {
-        let all = self.api(&kinds::MACHINE, PLANE).list(&ListParams::default()).await.unwrap().items;
+        let all =
+            self.api(&kinds::MACHINE, &self.home_plane()).list(&ListParams::default()).await.unwrap().items;
         all.into_iter()
             .filter(|m| m.metadata.deletion_timestamp.is_none())
             .filter_map(|m| m.metadata.name)

@@ -2,6 +2,7 @@
 
 pub use crate::kit::condition;
 use crate::kit::{DEADLINE, Kit};
+use crate::place::Place;
 use arm::ResourceId;
 use azure::ops::{ArmType, RoleAssignments};
 use kube::api::{Api, DynamicObject};
@@ -14,8 +15,8 @@ use world::sample::NAMESPACE;
 pub const CLAIM: Kind = Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 
 /// Waits until an object is so, and says how the cluster stands if it never is.
-pub async fn until(
-    kit: &Kit,
+pub async fn until<P: Place>(
+    kit: &Kit<P>,
     cluster: &str,
     what: &str,
     api: Api<DynamicObject>,
@@ -38,20 +39,20 @@ pub fn says(status: &Value, kind: &str, value: &str, words: &str) -> bool {
     c["status"] == value && c["message"].as_str().is_some_and(|m| m.contains(words))
 }
 
-pub async fn put<T: ArmType>(kit: &Kit, id: &ResourceId, body: Value) {
+pub async fn put<T: ArmType>(kit: &Kit<impl Place>, id: &ResourceId, body: Value) {
     let body = serde_json::from_value(body).unwrap();
-    kit.world.cloud().client.arm::<T>().put(id, &body).await.unwrap();
+    kit.cloud().client.arm::<T>().put(id, &body).await.unwrap();
 }
 
 /// Who a client id is.
-pub async fn principal(kit: &Kit, client_id: &str) -> String {
-    let graph = kit.world.cloud().client.graph();
+pub async fn principal<P: Place>(kit: &Kit<P>, client_id: &str) -> String {
+    let graph = kit.cloud().client.graph();
     graph.service_principal_of(client_id).await.unwrap().expect("a principal").id
 }
 
 /// Gives a role; what is returned takes it back.
-pub async fn grant(kit: &Kit, who: &str, role: &str, scope: &ResourceId) -> ResourceId {
-    let cloud = kit.world.cloud();
+pub async fn grant<P: Place>(kit: &Kit<P>, who: &str, role: &str, scope: &ResourceId) -> ResourceId {
+    let cloud = kit.cloud();
     let assignments = cloud.client.arm::<RoleAssignments>();
     let at = assignments.id(scope, &cloud.client.timing().random.uuid()).unwrap();
     let role = format!(
@@ -63,19 +64,20 @@ pub async fn grant(kit: &Kit, who: &str, role: &str, scope: &ResourceId) -> Reso
     at
 }
 
-pub async fn revoke(kit: &Kit, grant: &ResourceId) {
-    kit.world.cloud().client.arm::<RoleAssignments>().delete(grant).await.unwrap();
+pub async fn revoke<P: Place>(kit: &Kit<P>, grant: &ResourceId) {
+    kit.cloud().client.arm::<RoleAssignments>().delete(grant).await.unwrap();
 }
 
 /// Who the tests themselves are to Azure.
-pub async fn me(kit: &Kit) -> String {
-    principal(kit, kit.world.cloud().env.get("AZURE_CLIENT_ID").unwrap()).await
+pub async fn me<P: Place>(kit: &Kit<P>) -> String {
+    principal(kit, kit.cloud().env.get("AZURE_CLIENT_ID").unwrap()).await
 }
 
-/// Where the disk of an etcd member really is.
-pub async fn disk(kit: &Kit, plane: &str, member: usize) -> PathBuf {
+/// Where the disk of an etcd member really is; nothing where only nodes know.
+pub async fn disk<P: Place>(kit: &Kit<P>, plane: &str, member: usize) -> Option<PathBuf> {
+    let world = kit.inside(&format!("the disk of {plane}/etcd-{member}"))?;
     let claim = kit.api(&CLAIM, plane).get(&format!("data-etcd-{member}")).await.unwrap();
-    kit.world.dir().join("nodes/claims/main").join(claim.metadata.uid.unwrap())
+    Some(world.dir().join("nodes/claims/main").join(claim.metadata.uid.unwrap()))
 }
 
 /// Whether some file below a directory has these bytes in it.
@@ -87,7 +89,7 @@ pub fn on_disk(dir: &Path, needle: &[u8]) -> bool {
 }
 
 /// Deletes pods of an app and waits for others in their place to be ready.
-pub async fn replace(kit: &Kit, cluster: &str, app: &str) {
+pub async fn replace<P: Place>(kit: &Kit<P>, cluster: &str, app: &str) {
     let plane = format!("{NAMESPACE}-{cluster}");
     let pods = kit.api(&crate::kit::POD, &plane);
     let labelled = kube::api::ListParams::default().labels(&format!("app={app}"));
@@ -122,12 +124,12 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    pub fn new(kit: &Kit, name: &str, kubeconfig: &str) -> Option<Kubectl> {
+    pub fn new<P: Place>(kit: &Kit<P>, name: &str, kubeconfig: &str) -> Option<Kubectl> {
         let Some(program) = testkit::tools::kubectl() else {
             testkit::tools::skipped("kubectl: there is none, and no go to build one");
             return None;
         };
-        let config = kit.world.dir().join(format!("{name}.kubeconfig"));
+        let config = kit.file(&format!("{name}.kubeconfig"));
         std::fs::write(&config, kubeconfig).unwrap();
         Some(Kubectl { program, config })
     }

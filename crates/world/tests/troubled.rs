@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use world::sample::NAMESPACE;
 use world::{Flavour, Operators};
 
@@ -60,6 +60,76 @@ fn fault(kit: &Kit, rule: Value) {
 
 async fn scale(kit: &Kit, nodes: usize) {
     kit.change_pool("np", json!({"spec": {"replicas": nodes}})).await;
+}
+
+/// A clock that a test may put forward, and back.
+struct Ahead(AtomicI64);
+
+impl clock::Clock for Ahead {
+    fn now(&self) -> jiff::Timestamp {
+        clock::system().now() + jiff::SignedDuration::from_mins(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A pool whose machines nobody replaces.
+async fn unrepaired(kit: &Kit, name: &str) {
+    let mut pool = kit.pool(name, "4.20.1", 1);
+    pool["spec"]["management"]["autoRepair"] = json!(false);
+    kit.put(&kinds::POOL, pool).await;
+}
+
+/// Deletes a pool: of its machines nothing is left in Azure, nor of their objects.
+async fn removed(kit: &Kit, name: &str) {
+    kit.api(&kinds::POOL, NAMESPACE).delete(name, &Default::default()).await.unwrap();
+    kit.pool_gone(name).await;
+    let remains = Remains::of(kit).await;
+    let of = |all: &BTreeSet<String>, at: &str| -> Vec<String> {
+        all.iter().filter(|o| o.contains(&format!("{at}{name}"))).cloned().collect()
+    };
+    assert_eq!(of(&remains.azure, "/"), Vec::<String>::new());
+    assert_eq!(of(&remains.objects, "Machine clusters-land/"), Vec::<String>::new());
+}
+
+/// Azure that has no hosts, and somebody's policy: both told by the Machine, with the cause, and by its pool.
+async fn unwilling(kit: &Kit) {
+    let of = |pool: &str| json!({"method": "PUT", "type": VM, "id": format!("*/virtualMachines/{pool}-*")});
+    for (pool, status, code, message) in [
+        ("crowded", 409, "AllocationFailed", "no hosts of this size"),
+        ("forbidden", 403, "RequestDisallowedByPolicy", "every resource needs tag owner"),
+    ] {
+        let answer = json!({"status": status, "code": code, "message": message});
+        fault(kit, json!({"name": pool, "match": of(pool), "then": {"answer": answer}}));
+    }
+    for (pool, reason, words) in [
+        ("crowded", "AllocationFailed", ["no hosts of this size", "another size or zone"]),
+        ("forbidden", "DisallowedByPolicy", ["every resource needs tag owner", "exception"]),
+    ] {
+        unrepaired(kit, pool).await;
+        told(kit, pool, "AllMachinesReady", reason, &words).await;
+        let all = kit.api(&kinds::MACHINE, PLANE).list(&ListParams::default()).await.unwrap().items;
+        let machine = all.iter().find(|m| m.metadata.name.as_deref().unwrap().starts_with(pool)).unwrap();
+        let ready = condition(&machine.data["status"], "Ready");
+        assert_eq!((ready["status"].as_str(), ready["reason"].as_str()), (Some("False"), Some(reason)));
+        assert!(ready["message"].as_str().unwrap().contains(words[0]), "{ready}");
+        removed(kit, pool).await;
+        kit.world.cloud().sim.world().remove_fault(pool);
+    }
+}
+
+/// A machine that Azure never finishes: after a while that is said to be unusual, with where to look.
+async fn unfinished(kit: &Kit, clock: &Ahead) {
+    let rule = json!({"name": "shut", "properties": {"priority": 200, "direction": "Outbound", "access": "Deny",
+        "protocol": "Tcp", "sourceAddressPrefix": "*", "sourcePortRange": "*",
+        "destinationAddressPrefix": "Internet", "destinationPortRange": "443"}});
+    shut(kit, Some(rule)).await;
+    unrepaired(kit, "stuck").await;
+    told(kit, "stuck", "AllMachinesReady", "Creating", &["Azure is making", "boot-diagnostics"]).await;
+    clock.0.store(26, Ordering::SeqCst);
+    told(kit, "stuck", "AllMachinesReady", "Creating", &["which is unusual", "az monitor activity-log"])
+        .await;
+    clock.0.store(0, Ordering::SeqCst);
+    removed(kit, "stuck").await;
+    shut(kit, None).await;
 }
 
 /// What Azure would refuse: image, size, zone, quota.
@@ -263,6 +333,8 @@ async fn troubles_of_machines_are_told_and_pass() {
     let keeping = ground.machines.as_mut().unwrap();
     let cuts = down.clone();
     keeping.reach = Between::new(keeping.reach.clone(), move |client| cut(client, cuts.clone()));
+    let clock = Arc::new(Ahead(AtomicI64::new(0)));
+    ground.clock = clock.clone();
     let operators = Operators::start(&ground, &kit.world.client());
     named(&kit).await;
     let begun = std::time::Instant::now();
@@ -291,6 +363,10 @@ async fn troubles_of_machines_are_told_and_pass() {
     Box::pin(refused(&kit)).await;
     done("refusals");
     well(&kit, "np", 1).await;
+    Box::pin(unwilling(&kit)).await;
+    done("no hosts, and a policy");
+    Box::pin(unfinished(&kit, &clock)).await;
+    done("a machine that is never made");
     Box::pin(cut_off(&kit)).await;
     done("no way out");
     Box::pin(bad_token(&kit)).await;

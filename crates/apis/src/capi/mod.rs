@@ -5,6 +5,9 @@
 //! v1beta2 stand under `status.v1beta2`. With the built-in machine controllers these definitions are installed; with
 //! external ones Cluster API's own are, and we read and patch the same fields.
 
+/// The version of Cluster API whose definitions and controllers these kinds were run with (`cargo xtask upstream`).
+pub const UPSTREAM: &str = "v1.10.4";
+
 pub mod cluster;
 pub mod machine;
 pub mod machine_deployment;

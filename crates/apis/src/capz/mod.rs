@@ -3,6 +3,9 @@
 //! What a hosted cluster needs of them is typed: workers in a network that exists. What only clusters with their own
 //! control-plane machines use (bastions, API load balancers, cloud-provider overrides) is carried unread.
 
+/// The version of the provider whose definitions and controllers these kinds were run with (`cargo xtask upstream`).
+pub const UPSTREAM: &str = "v1.21.0";
+
 pub mod azure_cluster;
 pub mod azure_machine;
 pub mod identity;

@@ -194,6 +194,11 @@ impl Assignments {
         })
     }
 
+    /// An assignment of this principal's at a scope or below it.
+    pub fn any_below(&self, principal: &str, scope: &str) -> Option<&Arc<Assignment>> {
+        self.of(principal).find(|a| a.since <= self.at && is_within(&a.scope, scope))
+    }
+
     /// Takes an assignment away, of which everybody knows only at `until`.
     pub fn fade(&mut self, id: &str, until: Timestamp) {
         let over: Vec<Key> =

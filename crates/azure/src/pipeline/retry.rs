@@ -83,6 +83,12 @@ pub fn repeatable(method: &Method) -> bool {
 }
 
 impl RetryPolicy {
+    /// For whoever asks again before long and has others waiting meanwhile: a second chance, then the answer there is.
+    pub fn brief() -> RetryPolicy {
+        let second = Duration::from_secs(1);
+        RetryPolicy { attempts: 2, longest: second, patience: second, ..RetryPolicy::default() }
+    }
+
     /// How long to wait before attempt `made + 1`, or `None` to give up. `chance` is uniform in 0..1.
     pub fn again(
         &self,

@@ -50,10 +50,12 @@ pub struct Trust {
     pub authorities: &'static [&'static str],
     /// And of whom the user trusts besides (`additionalTrustBundle`).
     pub user: bool,
+    /// And of a bundle that somebody else keeps: the ConfigMap and its key.
+    pub others: Option<(&'static str, &'static str)>,
 }
 
 const fn trust(config_map: &'static str, authorities: &'static [&'static str]) -> Trust {
-    Trust { config_map, key: "ca.crt", authorities, user: false }
+    Trust { config_map, key: "ca.crt", authorities, user: false, others: None }
 }
 
 /// Everybody whose client certificates the API server takes.
@@ -66,10 +68,12 @@ const CLIENTS: &[&str] = &[
     "kas-bootstrap-container-signer",
 ];
 
-pub const BUNDLES: [Trust; 10] = [
+/// Authorities of break-glass certificates, kept by the PKI operator.
+pub const BREAK_GLASS: (&str, &str) = ("total-client-ca", "ca-bundle.crt");
+
+pub const BUNDLES: [Trust; 9] = [
     trust("root-ca", &["root-ca"]),
-    trust("client-ca", CLIENTS),
-    trust("total-client-ca", CLIENTS),
+    Trust { others: Some(BREAK_GLASS), ..trust("client-ca", CLIENTS) },
     trust("kubelet-client-ca", &["cluster-signer-ca", "kube-apiserver-to-kubelet-signer"]),
     trust("aggregator-client-ca", &["kas-aggregator-client-signer"]),
     trust("etcd-ca", &["etcd-signer"]),

@@ -81,6 +81,10 @@ pub fn plan(
             let given = kept.data(Kind::ConfigMap, user);
             all.add(given.as_ref().and_then(|d| text(d, "ca-bundle.crt")).unwrap_or_default());
         }
+        if let Some((others, key)) = bundle.others {
+            let given = kept.data(Kind::ConfigMap, others);
+            all.add(given.as_ref().and_then(|d| text(d, key)).unwrap_or_default());
+        }
         let data = one(bundle.key, all.pem());
         plan.ensure(kept, Kind::ConfigMap, bundle.config_map, data, Vec::new(), "what it trusts has changed");
     }

@@ -336,7 +336,7 @@ pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
         }
     }
     if let Some(mut tunnel) = pod.container("konnectivity-server") {
-        let count = crate::component::Replicas::Three.of(scope);
+        let count = crate::table::find("kube-apiserver").map_or(1, |c| c.replicas(scope));
         tunnel.args([format!("--server-count={count}")]);
         tunnel.args(profile.flags("--tls-min-version", "--cipher-suites"));
     }

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod azure;
+pub mod catalogs;
 pub mod controllers;
 pub mod encryption;
 pub mod etcd;

@@ -35,7 +35,7 @@ use crate::certificates::plan::Kind;
 use crate::config::providers::{self, OpenId};
 use crate::encryption;
 use crate::facts::{self, Around};
-use crate::scope::{Encryption, Etcd, Reach, Release, Scope};
+use crate::scope::{Encryption, Etcd, Management, Reach, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use clock::SharedClock;
 use futures::future::BoxFuture;
@@ -60,7 +60,7 @@ pub trait Surroundings: Send + Sync + 'static {
     fn healthy<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Result<(), String>>;
 
     /// What is known of the management cluster for a namespace.
-    fn management(&self, namespace: &str) -> crate::scope::Management;
+    fn management(&self, namespace: &str) -> Management;
 
     /// Client id of the identity that reads vaults.
     fn vault_reader(&self) -> String;
@@ -382,22 +382,29 @@ impl Operator {
         let public = matches!(&scope.encryption, Some(Encryption::Kms { private: false, .. }));
         let places = memo::sum(&format!("{:?}", scope.azure));
         let key = memo::sum(&format!("{:?}", scope.encryption));
+        let known = [("azure", places), ("kms", key)].map(|(who, of)| memo.verdict(who, of, pass.now));
+        let [azure, kms] = known.clone();
         let azure = async {
-            match memo.verdict("azure", places, pass.now) {
+            match azure {
                 Some(known) => known,
                 None => self.around.azure(scope).await,
             }
         };
         let kms = async {
-            match memo.verdict("kms", key, pass.now) {
+            match kms {
                 Some(known) => known,
                 None if public => self.around.kms(scope).await,
                 None => Verdict::Good,
             }
         };
         let (azure, kms) = futures::join!(azure, kms);
-        memo.asked("azure", places, pass.now, &azure);
-        memo.asked("kms", key, pass.now, &kms);
+        // Asking may have taken longer than a doubtful answer is believed.
+        let now = self.clock.now();
+        for (known, who, of, said) in [(&known[0], "azure", places, &azure), (&known[1], "kms", key, &kms)] {
+            if known.is_none() {
+                memo.asked(who, of, now, said);
+            }
+        }
         (azure, kms)
     }
 
@@ -428,7 +435,9 @@ impl Operator {
             }
         };
         let namespace = hcp.metadata.namespace.clone().unwrap_or_default();
-        let (given, management) = (self.views.given(&namespace), self.around.management(&namespace));
+        let given = self.views.given(&namespace);
+        let image_streams = self.views.served.contains("image.openshift.io/ImageStream");
+        let management = Management { image_streams, ..self.around.management(&namespace) };
         if let Some(known) = memo.facts(&given, &management, &release) {
             return Ok(known);
         }

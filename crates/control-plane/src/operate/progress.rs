@@ -1,6 +1,7 @@
 //! How far a control plane is: whose turn it is, what is ready, and what to say of it. Pure.
 
 use crate::component::Component;
+use crate::config::catalogs;
 use crate::scope::Scope;
 use crate::table;
 use jiff::Timestamp;
@@ -25,6 +26,8 @@ pub struct Rollout {
     pub wanted: i64,
     /// Operands that are not there: without them it is not rolled out.
     pub lacks: Vec<&'static str>,
+    /// The image that a trigger put into it; the management cluster's to change, not ours.
+    pub image: Option<String>,
     /// The resourceVersion this is of.
     pub seen: u64,
 }
@@ -70,7 +73,10 @@ impl Rollout {
             }
         };
         let (failed, lacks, seen) = (is("Failed"), Vec::new(), 0);
-        Rollout { there: true, available, complete, failed, version, ready, wanted, lacks, seen }
+        let triggered = annotations.is_some_and(|a| a.contains_key(catalogs::TRIGGERS));
+        let image = data["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
+        let image = image.filter(|_| triggered).map(str::to_owned);
+        Rollout { there: true, available, complete, failed, version, ready, wanted, lacks, image, seen }
     }
 
     pub fn done(&self, version: &str) -> bool {
@@ -217,4 +223,18 @@ pub fn history(
         "desired": {"image": release.image, "version": release.version},
         "history": list, "observedGeneration": generation.unwrap_or(0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_of_a_workload_with_a_trigger_is_the_image_somebody_elses() {
+        let data = json!({"spec": {"template": {"spec": {"containers": [{"image": "index@sha256:2"}]}}}});
+        let image = |a: &BTreeMap<String, String>| Rollout::of("Deployment", 1, Some(a), &data).image;
+        assert_eq!(image(&BTreeMap::new()), None);
+        let triggered = [(catalogs::TRIGGERS.to_owned(), "[]".to_owned())].into();
+        assert_eq!(image(&triggered).as_deref(), Some("index@sha256:2"));
+    }
 }

@@ -4,6 +4,7 @@ use super::memo::{Pending, Sum, sum_of};
 use super::progress::Rollout;
 use super::trouble::{self, Trouble, Unready, Warning};
 use crate::Materials;
+use crate::certificates::BREAK_GLASS;
 use crate::certificates::plan::{Data, Kept, Kind};
 use crate::etcd::recovery::Member;
 use crate::scope::{AesKey, Encryption, Scope};
@@ -26,6 +27,8 @@ pub struct Views {
     pub components: Arc<View<Slim>>,
     pub secrets: Arc<View<Material>>,
     pub config_maps: Arc<View<Material>>,
+    /// The bundle of break-glass authorities, with a watch of its own: it carries no label of ours.
+    pub break_glass: Arc<View<Material>>,
     pub deployments: Arc<View<Rollout>>,
     pub stateful_sets: Arc<View<Rollout>>,
     pub jobs: Arc<View<Rollout>>,
@@ -145,6 +148,7 @@ impl Views {
             components: View::new(Slim::of),
             secrets: View::new(|o| Material::of(o, |text| STANDARD.decode(text).unwrap_or_default())),
             config_maps: View::new(|o| Material::of(o, |text| text.as_bytes().to_vec())),
+            break_glass: View::new(|o| Material::of(o, |text| text.as_bytes().to_vec())),
             deployments: View::new(rollout_of("Deployment")),
             stateful_sets: View::new(rollout_of("StatefulSet")),
             jobs: View::new(rollout_of("Job")),
@@ -236,6 +240,7 @@ impl Views {
     pub fn seen(&self, namespace: &str, kind: Kind, name: &str) -> Option<Arc<Material>> {
         match kind {
             Kind::Secret => self.secrets.get(namespace, name),
+            Kind::ConfigMap if name == BREAK_GLASS.0 => self.break_glass.get(namespace, name),
             Kind::ConfigMap => self.config_maps.get(namespace, name),
         }
     }

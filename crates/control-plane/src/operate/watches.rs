@@ -2,6 +2,7 @@
 
 use super::objects::PLANE;
 use super::{Operator, Surroundings, Tenants, Views};
+use crate::certificates::BREAK_GLASS;
 use crate::facts;
 use apis::hypershift::HostedControlPlane;
 use clock::{Random, SharedClock};
@@ -34,13 +35,15 @@ impl Known {
     }
 
     /// Kinds a control plane has objects of, where they are served.
-    pub(super) fn others(&self) -> [Kind; 5] {
+    pub(super) fn others(&self) -> [Kind; 7] {
         [
             self.link(),
             Kind::new("route.openshift.io", "v1", "Route", "routes"),
             Kind::new("secrets-store.csi.x-k8s.io", "v1", "SecretProviderClass", "secretproviderclasses"),
             Kind::new("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
             Kind::new("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
+            Kind::new("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"),
+            Kind::new("image.openshift.io", "v1", "ImageStream", "imagestreams"),
         ]
     }
 }
@@ -102,6 +105,7 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     let (members, backups) = (views.members.clone(), views.backups.clone());
     let (planes, components) = (views.planes.clone(), views.components.clone());
     let (routes, operands) = (views.routes.clone(), views.operands.clone());
+    let break_glass = views.break_glass.clone();
     let operator = Operator::new(views, applier, clock, around, tenants.clone(), only);
     let handle = runtime.controller(Arc::new(operator), Options::default());
     let (woken, known) = (handle.clone(), planes.clone());
@@ -117,6 +121,8 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
     let events = Watch::whole(client, &Kind::of::<k8s::core::v1::Event>()).namespace(&*namespace);
     let events = events.fields("type=Warning,involvedObject.kind=Pod");
     runtime.watch(events.into_sink(warnings).wakes(about.clone()));
+    let trusted = Watch::whole(client, &Kind::of::<k8s::core::v1::ConfigMap>()).namespace(&*namespace);
+    runtime.watch(trusted.name(BREAK_GLASS.0).into_sink(break_glass).wakes(about.clone()));
     for (name, view) in operands {
         let watch = Watch::whole(client, &Kind::of::<k8s::apps::v1::Deployment>()).namespace(&*namespace);
         runtime.watch(watch.name(name).into_sink(view).wakes(about.clone()));

@@ -10,6 +10,7 @@ use super::views::{self, Material, Namespace, Reading};
 use super::{Found, Held, KINDS, Operator, Pass};
 use crate::certificates::AUTHORITIES;
 use crate::certificates::plan::{self, Kind, Write};
+use crate::config::catalogs;
 use crate::{Error as RenderError, publish, render, table};
 use apis::hypershift::component::ComponentResource;
 use apis::names::label;
@@ -195,6 +196,10 @@ impl Operator {
                 Ok(mut rendered) => {
                     for object in &mut rendered.objects {
                         objects::mark(scope, object);
+                    }
+                    let image = pass.progress.rollout(component.name).and_then(|r| r.image.as_deref());
+                    if let (Some(image), Some(workload)) = (image, rendered.objects.last_mut()) {
+                        catalogs::keep(workload, image);
                     }
                     let inputs = all.inputs(pass.sum, &rendered.mounts);
                     made.push((component.name, rendered, inputs));

@@ -65,6 +65,8 @@ async fn authorities_rotate_with_overlap_under_a_running_watch() {
     })
     .await;
 
+    assert!(!read_ok(&old).await, "who was let in before is asked again with the next request");
+
     // The watch from before sees what is written now; nothing restarted.
     let now = client_at(address, new_root.cert_pem(), &new_admin).await;
     write(&now, "afterwards", "x").await;

@@ -316,6 +316,14 @@ impl ProgramContext {
         crate::services::resolve(&self.0.nodes.upgrade()?, &self.0.cluster, namespace, name, port)
     }
 
+    /// Where all ready endpoints of a Service of the pod's namespace are, for who has to hear each of them.
+    pub fn resolve_all(&self, name: &str, port: u16) -> Vec<SocketAddr> {
+        let nodes = self.0.nodes.upgrade();
+        let all =
+            nodes.and_then(|n| crate::services::every(&n, &self.0.cluster, &self.0.namespace, name, port));
+        all.unwrap_or_default()
+    }
+
     /// Connects to a Service by its name.
     pub async fn dial(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let missing =

@@ -24,6 +24,19 @@ pub(crate) fn resolve(
     name: &str,
     port: u16,
 ) -> Option<SocketAddr> {
+    let targets = every(inner, cluster, ns, name, port)?;
+    let turn = inner.turn.fetch_add(1, Ordering::Relaxed);
+    targets.get(turn % targets.len().max(1)).copied()
+}
+
+/// The loopback addresses of all ready endpoints.
+pub(crate) fn every(
+    inner: &Arc<Inner>,
+    cluster: &ClusterId,
+    ns: &str,
+    name: &str,
+    port: u16,
+) -> Option<Vec<SocketAddr>> {
     let access = inner.host.access(cluster, "kube-proxy")?;
     let service = access.look(&tables::SERVICES, ns, name)?;
     let ports = service["spec"]["ports"].as_array()?;
@@ -32,15 +45,12 @@ pub(crate) fn resolve(
     if pods.is_empty() {
         pods = from_selector(&access, ns, &service["spec"]["selector"]);
     }
-    let targets: Vec<SocketAddr> = (pods.iter())
-        .filter_map(|pod| {
-            let number = target_port(pod, spec)?;
-            let key = format!("{ns}/{}", ek_meta::object::name(pod));
-            inner.runtime.port(cluster, &key, number)
-        })
-        .collect();
-    let turn = inner.turn.fetch_add(1, Ordering::Relaxed);
-    targets.get(turn % targets.len().max(1)).copied()
+    let targets = pods.iter().filter_map(|pod| {
+        let number = target_port(pod, spec)?;
+        let key = format!("{ns}/{}", ek_meta::object::name(pod));
+        inner.runtime.port(cluster, &key, number)
+    });
+    Some(targets.collect())
 }
 
 /// The Service that has this address.

@@ -3,7 +3,7 @@
 //! A door is what one replica of an API server is to its clients. It opens before there is anything behind it: it
 //! then answers health checks, says what it waits for, and refuses the rest. Several doors lead to the same cluster.
 //! Replacing what a door shows ([`Door::reload`]) is felt by handshakes that begin afterwards; connections and the
-//! watches on them stay, with the rights they were let in with.
+//! watches on them stay. Whom it believes counts at once: the next request on an open connection is judged anew.
 
 mod facing;
 
@@ -22,6 +22,8 @@ use ek_meta::Status;
 use facing::Shown;
 use http::{Method, Request};
 use hyper_util::server::graceful::GracefulShutdown;
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WantsServerCert};
 use rustls::{ConfigBuilder, ServerConfig};
 use std::convert::Infallible;
@@ -176,15 +178,27 @@ async fn connection(
         }
         Err(_) => return,
     };
-    let facing = inner.facing.load_full();
     let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
-    let mut peer = facing.judge(chain, inner.clock.now());
-    peer.address = Some(from.ip());
-    peer.stop = Some(inner.streams.clone());
-    let peer = Arc::new(peer);
+    let chain: Vec<CertificateDer<'static>> = chain.iter().map(|c| c.clone().into_owned()).collect();
     let inner = inner.clone();
+    let judge = move |inner: &Inner| {
+        let facing = inner.facing.load_full();
+        let mut peer = facing.judge(&chain, inner.clock.now());
+        peer.address = Some(from.ip());
+        peer.stop = Some(inner.streams.clone());
+        (facing, Arc::new(peer))
+    };
+    let judged = Mutex::new(judge(&inner));
     let service = hyper::service::service_fn(move |req| {
-        let (inner, peer, facing) = (inner.clone(), peer.clone(), facing.clone());
+        // Whom the door believed when somebody came in it may not believe any more: an authority was revoked.
+        let (facing, peer) = {
+            let mut judged = judged.lock();
+            if !Arc::ptr_eq(&judged.0, &inner.facing.load()) {
+                *judged = judge(&inner);
+            }
+            judged.clone()
+        };
+        let inner = inner.clone();
         async move { Ok::<_, Infallible>(answer(&inner, &peer, &facing, req).await) }
     });
     listen::http(tls, from, service, watcher).await;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One instance serves one guest. Its work has a few parts that do not wait for each other; each is a key of one
-//! controller: [`RESOURCES`], [`REPORT`], [`CONNECTION`], [`WEBHOOKS`], [`REENCRYPTION`], [`CLEANUP`]. What a part finds it
-//! leaves in [`Found`], from which alone the report is made: one writer, one write.
+//! controller: [`RESOURCES`], [`REPORT`], [`CONNECTION`], [`WEBHOOKS`], [`REENCRYPTION`], [`RECOVERY`], [`CLEANUP`]. What a part
+//! finds it leaves in [`Found`], from which alone the report is made: one writer, one write.
 //!
 //! # What an instance costs
 //!
@@ -21,6 +21,7 @@ mod apply;
 mod cleanup;
 mod connection;
 mod facts;
+mod recovery;
 mod reencrypt;
 pub mod report;
 mod watches;
@@ -39,7 +40,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
-use reconcile::conditions::Finding;
+use reconcile::conditions::{Conditions, Finding};
 use reconcile::{Applier, Controller, Failure, Handle, Outcome, Pause, View, Waiting};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -54,6 +55,8 @@ pub const CONNECTION: &str = "connection";
 pub const WEBHOOKS: &str = "webhooks";
 /// Rewriting what an old key has encrypted.
 pub const REENCRYPTION: &str = "reencryption";
+/// Coming back from a backup.
+pub const RECOVERY: &str = "recovery";
 /// What the guest made in Azure, when it is to be deleted.
 pub const CLEANUP: &str = "cleanup";
 
@@ -72,6 +75,10 @@ impl Found {
             all.insert(kind, finding);
         }
         news
+    }
+
+    pub fn get(&self, kind: &str) -> Option<Finding> {
+        self.0.lock().get(kind).cloned()
     }
 
     pub fn all(&self) -> Vec<Finding> {
@@ -163,6 +170,7 @@ impl Operator {
             CONNECTION => self.connection(&hcp).await,
             WEBHOOKS => self.keep_webhooks_out().await,
             REENCRYPTION => self.reencrypt(&hcp).await,
+            RECOVERY => self.recovery(&hcp, &Conditions::of(&seen.data["status"])).await,
             CLEANUP => self.cleanup(&hcp).await,
             REPORT => self.report(&seen).await,
             _ => Ok(Outcome::Done),

@@ -15,12 +15,13 @@ use reconcile::{Failure, Outcome};
 use serde_json::{Map, Value, json};
 
 /// Types that are ours on a HostedControlPlane. Nobody else writes them.
-pub const OURS: [&str; 12] = [
+pub const OURS: [&str; 13] = [
     condition::CONFIG_OPERATOR_RECONCILIATION_SUCCEEDED,
     condition::DATA_PLANE_CONNECTION_AVAILABLE,
     condition::CONTROL_PLANE_CONNECTION_AVAILABLE,
     condition::ETCD_DATA_ENCRYPTION_UP_TO_DATE,
     condition::CLOUD_RESOURCES_DESTROYED,
+    condition::HOSTED_CLUSTER_RESTORED_FROM_BACKUP,
     condition::CLUSTER_VERSION_AVAILABLE,
     condition::control_plane::CLUSTER_VERSION_FAILING,
     condition::CLUSTER_VERSION_SUCCEEDING,

@@ -3,7 +3,8 @@
 use super::apply::{Memo, watched};
 use super::facts::{keep_config_map, keep_secret, matters};
 use super::{
-    CLEANUP, CONNECTION, MANAGER, Node, Operator, REENCRYPTION, REPORT, RESOURCES, WEBHOOKS, webhooks,
+    CLEANUP, CONNECTION, MANAGER, Node, Operator, RECOVERY, REENCRYPTION, REPORT, RESOURCES, WEBHOOKS,
+    webhooks,
 };
 use crate::facts::Told;
 use crate::kinds;
@@ -76,7 +77,7 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
     let handle = runtime.controller(operator.clone(), Options { workers: 6, backoff, ..Options::default() });
     let _ = operator.handle.set(handle.clone());
     let all = |_: &DynamicObject, keys: &mut Keys| {
-        for key in [RESOURCES, REPORT, CONNECTION, REENCRYPTION, CLEANUP] {
+        for key in [RESOURCES, REPORT, CONNECTION, REENCRYPTION, RECOVERY, CLEANUP] {
             keys.push(key);
         }
     };

@@ -233,34 +233,14 @@ fn next(r: &Remains, now: Timestamp, forced: &dyn Fn(Layer) -> bool) -> (Layer, 
         return (Layer::Pools, acts, r.pools.iter().cloned().chain(refused).collect());
     }
     if let Some(cluster) = &r.cluster {
-        return machines(r, cluster, now, forced(Layer::Machines));
+        return machines(r, cluster, now, forced);
     }
     if !r.operators.is_empty() {
         let acts = r.operators.iter().map(|o| Act::ReleaseOperator(o.name.clone())).collect();
         return (Layer::Operators, acts, r.operators.clone());
     }
-    if let Some(plane) = &r.plane {
-        let mut acts = Vec::new();
-        let overdue = plane.since.is_some_and(|s| now.duration_since(s) >= Layer::Plane.patience());
-        let held = plane.finalizers.iter().any(|f| f == HYPERSHIFT);
-        match plane.since {
-            None => acts.push(Act::DeletePlane),
-            Some(since)
-                if held
-                    && (r.cleanup != Cleanup::Running || now.duration_since(since) >= CLEANUP_PATIENCE) =>
-            {
-                acts.push(Act::ReleasePlane);
-            }
-            Some(_) => {}
-        }
-        let dropped = links(r, now, forced(Layer::Plane));
-        if !dropped.is_empty() {
-            acts.push(Act::DropLinks(dropped));
-        }
-        if (forced(Layer::Plane) || (overdue && r.group_gone)) && !plane.finalizers.is_empty() {
-            acts.push(Act::DropPlane);
-        }
-        let blockers = r.links.iter().map(|l| l.left.clone()).chain([plane.clone()]).collect();
+    if let Some(left) = &r.plane {
+        let (acts, blockers) = plane(r, left, now, forced(Layer::Plane));
         return (Layer::Plane, acts, blockers);
     }
     if let Some(space) = r.namespace.as_ref().filter(|_| !r.keep_namespace) {
@@ -284,6 +264,29 @@ fn next(r: &Remains, now: Timestamp, forced: &dyn Fn(Layer) -> bool) -> (Layer, 
     (Layer::Gone, vec![Act::Finish], Vec::new())
 }
 
+fn plane(r: &Remains, plane: &Left, now: Timestamp, forced: bool) -> (Vec<Act>, Vec<Left>) {
+    let mut acts = Vec::new();
+    let overdue = plane.since.is_some_and(|s| now.duration_since(s) >= Layer::Plane.patience());
+    let held = plane.finalizers.iter().any(|f| f == HYPERSHIFT);
+    match plane.since {
+        None => acts.push(Act::DeletePlane),
+        Some(since)
+            if held && (r.cleanup != Cleanup::Running || now.duration_since(since) >= CLEANUP_PATIENCE) =>
+        {
+            acts.push(Act::ReleasePlane);
+        }
+        Some(_) => {}
+    }
+    let dropped = links(r, now, forced);
+    if !dropped.is_empty() {
+        acts.push(Act::DropLinks(dropped));
+    }
+    if (forced || (overdue && r.group_gone)) && !plane.finalizers.is_empty() {
+        acts.push(Act::DropPlane);
+    }
+    (acts, r.links.iter().map(|l| l.left.clone()).chain([plane.clone()]).collect())
+}
+
 /// Links whose endpoints are given up.
 fn links(r: &Remains, now: Timestamp, forced: bool) -> Vec<String> {
     let all = r.links.iter().filter(|l| l.left.since.is_some());
@@ -302,16 +305,30 @@ fn given_up(r: &Remains, now: Timestamp, forced: bool) -> Vec<Act> {
     held.filter(lost).map(|m| Act::DropMachine(m.left.name.clone())).collect()
 }
 
-fn machines(r: &Remains, cluster: &Left, now: Timestamp, forced: bool) -> (Layer, Vec<Act>, Vec<Left>) {
+fn machines(
+    r: &Remains,
+    cluster: &Left,
+    now: Timestamp,
+    forced: &dyn Fn(Layer) -> bool,
+) -> (Layer, Vec<Act>, Vec<Left>) {
     let mut acts = Vec::new();
     if cluster.since.is_none() {
         acts.push(Act::DeleteCluster);
     }
+    let of_plane = forced(Layer::Plane);
+    let forced = forced(Layer::Machines);
     acts.extend(given_up(r, now, forced));
     if forced && cluster.since.is_some() && r.machines.is_empty() && !cluster.finalizers.is_empty() {
         acts.push(Act::DropCluster);
     }
     let mut blockers: Vec<Left> = r.machines.iter().map(|m| m.left.clone()).collect();
+    // Upstream's controller deletes the control plane of a Cluster that has no machines left, and waits for it; ours leaves
+    // it to the next layer.
+    let taken = r.plane.as_ref().filter(|p| p.since.is_some() && r.machines.is_empty());
+    if let Some((further, held)) = taken.map(|p| plane(r, p, now, of_plane)) {
+        acts.extend(further);
+        blockers.extend(held);
+    }
     blockers.push(cluster.clone());
     (Layer::Machines, acts, blockers)
 }

@@ -250,3 +250,26 @@ fn private_endpoints_are_waited_for_and_given_up() {
     (r.group_gone, r.force) = (false, vec!["control-plane".into()]);
     assert_eq!(step(&r, at(2)).acts, [drop, Act::DropPlane]);
 }
+
+#[test]
+fn a_control_plane_that_goes_with_its_cluster_is_let_go() {
+    let mut r = Remains {
+        cluster: Some(left("cluster", Some(1), &["cluster.cluster.x-k8s.io"])),
+        plane: Some(left("plane", Some(2), &[HYPERSHIFT])),
+        ..Remains::default()
+    };
+    let s = step(&r, at(3));
+    assert_eq!((s.layer, &s.acts[..]), (Layer::Machines, &[Act::ReleasePlane][..]));
+    assert_eq!(s.blockers.iter().map(|b| b.name.as_str()).collect::<Vec<_>>(), ["plane", "cluster"]);
+    // The guest has its time to clean up, and machines are taken away by a control plane that is there.
+    r.cleanup = Cleanup::Running;
+    assert!(step(&r, at(3)).acts.is_empty());
+    assert_eq!(step(&r, at(12)).acts, [Act::ReleasePlane]);
+    r.cleanup = Cleanup::No;
+    r.machines = vec![Machine { left: left("m", Some(1), &["f"]), refused: None }];
+    assert!(step(&r, at(3)).acts.is_empty());
+    // Nobody deletes it: it is the next layer's.
+    r.machines.clear();
+    r.plane = Some(left("plane", None, &[HYPERSHIFT]));
+    assert!(step(&r, at(3)).acts.is_empty());
+}

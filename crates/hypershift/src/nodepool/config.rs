@@ -3,6 +3,7 @@
 //! Documents are kept as JSON with sorted keys (which is YAML too), so that nobody's spaces roll nodes. What the user's
 //! ConfigMaps hold is checked here, with the ConfigMap and the document named.
 
+use super::detour;
 use super::text::canonical;
 use crate::inputs::Given;
 use apis::hypershift::HostedCluster;
@@ -275,6 +276,8 @@ pub struct Way {
     pub to: u16,
     /// Tells the shared ingress whose connection it is (ARO, public).
     pub cluster_id: Option<String>,
+    /// The cluster's proxy, if that is how one gets there: host and port.
+    pub through: Option<String>,
 }
 
 impl Way {
@@ -300,14 +303,26 @@ impl Way {
             }
             (true, false) => {}
         }
-        Some(Way { advertise, port, host, to, cluster_id })
+        // Private names are in the network already, and a proxy would not say whose connection it is.
+        let direct = !public || cluster_id.is_some();
+        let proxy = serde_json::to_value(&hc.spec.shared.configuration).unwrap_or_default()["proxy"].take();
+        let networks = networking.service_network.iter().map(|n| n.cidr.0.as_str());
+        let networks = networks.chain(networking.cluster_network.iter().map(|n| n.cidr.0.as_str()));
+        let also: Vec<&str> = networks.chain([advertise.as_str(), "kubernetes"]).collect();
+        let through = if direct { None } else { detour::through(&proxy, &host, &also) };
+        Some(Way { advertise, port, host, to, cluster_id, through })
+    }
+
+    /// The key of the image that runs on nodes: what only forwards, or what asks a proxy to (`CONNECT`).
+    pub fn image(&self) -> &'static str {
+        if self.through.is_some() { "hypershift" } else { "haproxy-router" }
     }
 }
 
 /// The proxy on every node by which its pods reach the API server. `image` may be empty: then it is what rolls nodes,
 /// and the image is not.
 pub fn proxy(way: &Way, image: &str) -> Value {
-    let Way { advertise, port, host, to, cluster_id } = way;
+    let Way { advertise, port, host, to, cluster_id, through } = way;
     let bracketed = if advertise.contains(':') { format!("[{advertise}]") } else { advertise.clone() };
     let tlv = cluster_id
         .as_ref()
@@ -317,7 +332,7 @@ pub fn proxy(way: &Way, image: &str) -> Value {
         "global\n  maxconn 7000\n\ndefaults\n  mode tcp\n  timeout connect 10s\n  timeout client 10m\n  timeout server 10m\n  timeout tunnel 1h\n\nfrontend local_apiserver\n  bind {bracketed}:{port}\n  default_backend remote_apiserver\n\nbackend remote_apiserver\n  server controlplane {host}:{to}{tlv}\n"
     );
     let device = if advertise.contains(':') { format!("{advertise}/128") } else { format!("{advertise}/32") };
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "kube-apiserver-proxy", "namespace": "kube-system", "labels": {"k8s-app": "kube-apiserver-proxy"}},
         "spec": {"hostNetwork": true, "priorityClassName": "system-node-critical",
             "containers": [{"name": "haproxy", "image": image, "command": ["haproxy", "-f", "/usr/local/etc/haproxy"],
@@ -327,6 +342,20 @@ pub fn proxy(way: &Way, image: &str) -> Value {
                     "initialDelaySeconds": 120, "periodSeconds": 120, "timeoutSeconds": 10, "failureThreshold": 3},
                 "volumeMounts": [{"name": "config", "mountPath": "/usr/local/etc/haproxy"}]}],
             "volumes": [{"name": "config", "hostPath": {"path": "/etc/kubernetes/apiserver-proxy-config"}}]}});
+    if let Some(through) = through {
+        let container = &mut pod["spec"]["containers"][0];
+        container["name"] = json!("kubernetes-default-proxy");
+        container["command"] = json!([
+            "control-plane-operator",
+            "kubernetes-default-proxy",
+            format!("--listen-addr={bracketed}:{port}"),
+            format!("--proxy-addr={through}"),
+            format!("--apiserver-addr={host}:{to}"),
+        ]);
+        for (of, field) in [("/spec/containers/0", "volumeMounts"), ("/spec", "volumes")] {
+            pod.pointer_mut(of).and_then(Value::as_object_mut).map(|o| o.remove(field));
+        }
+    }
     let file = |path: &str, text: &str, mode: u32| {
         let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
         json!({"path": path, "mode": mode, "overwrite": true, "contents": {"source": format!("data:text/plain;charset=utf-8;base64,{data}")}})
@@ -334,12 +363,15 @@ pub fn proxy(way: &Way, image: &str) -> Value {
     let unit = format!(
         "[Unit]\nDescription=Address of the API server on this node\nBefore=kubelet.service\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/ip addr replace {device} dev lo\nExecStop=/usr/sbin/ip addr del {device} dev lo\n\n[Install]\nWantedBy=multi-user.target\n"
     );
+    let mut files =
+        vec![file("/etc/kubernetes/manifests/kube-apiserver-proxy.yaml", &canonical(&pod), 0o644)];
+    if through.is_none() {
+        files.insert(0, file("/etc/kubernetes/apiserver-proxy-config/haproxy.cfg", &configuration, 0o644));
+    }
     machine_config(
         "20-apiserver-haproxy",
         json!({"config": {"ignition": {"version": "3.2.0"},
-            "storage": {"files": [
-                file("/etc/kubernetes/apiserver-proxy-config/haproxy.cfg", &configuration, 0o644),
-                file("/etc/kubernetes/manifests/kube-apiserver-proxy.yaml", &canonical(&pod), 0o644)]},
+            "storage": {"files": files},
             "systemd": {"units": [{"name": "apiserver-ip.service", "enabled": true, "contents": unit}]}}}),
     )
 }

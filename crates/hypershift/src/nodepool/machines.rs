@@ -156,6 +156,9 @@ fn carried(np: &NodePool, has: &Has) -> Vec<(&'static str, String)> {
 
 fn workload(hc: &HostedCluster, np: &NodePool, kind: &str, fleet: &Fleet<'_>, refs: &Refs) -> Value {
     let selector = selector_of(hc, np);
+    // Upstream's controllers of MachineSets add the cluster where it is missing, and those of MachineDeployments take it
+    // away again, for ever. Where its webhooks run, they see to it.
+    let selected = json!({selector.as_str(): selector, label::CAPI_CLUSTER_NAME: infra(hc)});
     let mut annotations = json!({});
     for (k, v) in bounds(np, fleet.most).into_iter().chain(carried(np, fleet.has)) {
         annotations[k] = json!(v);
@@ -165,7 +168,7 @@ fn workload(hc: &HostedCluster, np: &NodePool, kind: &str, fleet: &Fleet<'_>, re
         np,
         json!({"apiVersion": CORE, "kind": kind,
             "metadata": {"name": name(np), "labels": {label::CAPI_CLUSTER_NAME: infra(hc)}, "annotations": annotations},
-            "spec": {"clusterName": infra(hc), "replicas": fleet.size, "selector": {"matchLabels": {selector.as_str(): selector}},
+            "spec": {"clusterName": infra(hc), "replicas": fleet.size, "selector": {"matchLabels": selected},
                 "template": machine(hc, np, refs)}}),
     )
 }

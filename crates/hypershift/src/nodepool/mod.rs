@@ -29,6 +29,7 @@
 
 pub mod capacity;
 pub mod config;
+mod detour;
 pub mod machines;
 pub mod operate;
 pub mod rollout;

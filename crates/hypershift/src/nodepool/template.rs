@@ -116,8 +116,11 @@ pub fn machine(hc: &HostedCluster, azure: &AzureNodePool, image: Value) -> Value
 }
 
 /// The template, under a name that follows from what it says: another machine has another template.
-pub fn object(hc: &HostedCluster, np: &NodePool, machine: Value) -> Value {
+pub fn object(hc: &HostedCluster, np: &NodePool, mut machine: Value) -> Value {
     let name = format!("{}-{}", name(np), simple_bytes(canonical(&machine).as_bytes()));
+    // The images have no agent of Azure's: an extension, and upstream's provider would add one to see whether the machine
+    // has booted, is never installed. No part of the name, because it is no reason to roll machines that run.
+    machine["disableExtensionOperations"] = json!(true);
     belong(
         hc,
         np,

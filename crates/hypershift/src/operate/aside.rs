@@ -16,7 +16,7 @@ use kube::core::DynamicObject;
 use pki::{Authority, KeyKind, Leaf};
 use reconcile::conditions::Conditions;
 use reconcile::{Failure, Kind, ObjectRef, Outcome, Owner, Pause, Prune};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A certificate that nobody looks at and a webhook server insists on.
@@ -301,15 +301,23 @@ impl Operator {
         Ok(there)
     }
 
-    /// The mark of a cluster that was available once.
-    pub(super) async fn first_available(&self, look: &Look, status: &Value) -> Result<(), Failure> {
-        let marked = naming::annotation(&look.hc, annotation::HAS_BEEN_AVAILABLE).is_some();
-        if marked || !Conditions::of(status).is_true(condition::AVAILABLE) {
+    /// The mark of a cluster that was available once; and that of one that came back from a backup goes when it has recovered.
+    pub(super) async fn marks(&self, look: &Look, status: &Value) -> Result<(), Failure> {
+        let has = |name: &str| naming::annotation(&look.hc, name).is_some();
+        let conditions = Conditions::of(status);
+        let mut marks = Map::new();
+        if !has(annotation::HAS_BEEN_AVAILABLE) && conditions.is_true(condition::AVAILABLE) {
+            marks.insert(annotation::HAS_BEEN_AVAILABLE.into(), json!("true"));
+        }
+        let recovered = conditions.is_true(condition::HOSTED_CLUSTER_RESTORED_FROM_BACKUP);
+        if has(annotation::RESTORED_FROM_BACKUP) && recovered {
+            marks.insert(annotation::RESTORED_FROM_BACKUP.into(), Value::Null);
+        }
+        if marks.is_empty() {
             return Ok(());
         }
         let at = kinds::CLUSTER.api(self.applier.client(), naming::home(&look.hc));
-        let patch = json!({"metadata": {"uid": look.seen.metadata.uid,
-            "annotations": {annotation::HAS_BEEN_AVAILABLE: "true"}}});
+        let patch = json!({"metadata": {"uid": look.seen.metadata.uid, "annotations": marks}});
         let params = PatchParams { field_manager: Some(super::MANAGER.to_owned()), ..PatchParams::default() };
         match at.patch(naming::name(&look.hc), &params, &Patch::Merge(&patch)).await {
             Ok(_) => Ok(()),

@@ -7,6 +7,7 @@
 use crate::around::{NoRelease, Payload};
 use crate::inputs::{Data, Found, Given};
 use apis::hypershift::HostedCluster;
+use control_plane::scope::Settings;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use reconcile::{Applier, Failure, ObjectRef, Print};
@@ -27,6 +28,8 @@ pub struct Basis {
     pub found: Found,
     /// What the management cluster trusts.
     pub trusted: Option<Given>,
+    /// The set of metrics that people wrote; nothing where it is not asked for.
+    pub metrics: Option<Given>,
     pub mounted: BTreeMap<String, Arc<Data>>,
     pub endpoint: Value,
     /// Whether pools scale by themselves; whether machines are managed.
@@ -35,6 +38,7 @@ pub struct Basis {
     pub vault_reader: String,
     /// Networks that routers must not reach.
     pub blocked: Vec<String>,
+    pub settings: Settings,
 }
 
 impl Basis {
@@ -49,19 +53,21 @@ impl Basis {
             release,
             found,
             trusted,
+            metrics,
             mounted,
             endpoint,
             flags,
             user,
             vault_reader,
             blocked,
+            settings,
         } = other;
         Arc::ptr_eq(&self.release, release)
             && (&self.uid, &self.generation) == (uid, generation)
             && (&self.annotations, &self.labels) == (annotations, labels)
             && (&self.image, &self.flags, &self.user) == (image, flags, user)
             && (&self.found.0, &self.trusted) == (&found.0, trusted)
-            && self.blocked == *blocked
+            && (&self.blocked, &self.settings, &self.metrics) == (blocked, settings, metrics)
             && (&self.mounted, &self.endpoint, &self.vault_reader) == (mounted, endpoint, vault_reader)
     }
 }

@@ -17,6 +17,7 @@ mod uids;
 mod views;
 pub(crate) mod views_of_pools;
 mod watches;
+mod work;
 
 pub use shard::Shard;
 pub use views::Views;
@@ -24,7 +25,6 @@ pub use watches::{MANAGER, Setup, start, start_with};
 
 use crate::around::{NoRelease, Payload, Surroundings};
 use crate::inputs::{self, Found, Input, Purpose};
-use crate::plan::{self, Objects, Plan, project};
 use crate::preflight::{Asked, Issuer, Verdict, Verdicts};
 use crate::status::{self, Seen};
 use crate::validate::release::Gate;
@@ -33,13 +33,11 @@ use crate::{kinds, naming, validate};
 use apis::conditions::{hosted_cluster as condition, reason};
 use apis::hypershift::HostedCluster;
 use clock::{Random, SharedClock};
-use control_plane::facts::Around;
-use control_plane::scope::Release;
 use fetch::Fetch;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::core::DynamicObject;
-use reconcile::{Applier, Controller, Failure, ObjectRef, Outcome, Pause, Print, Waiting, chain, split};
+use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
 use releases::Releases;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -162,7 +160,7 @@ impl Operator {
             _ => None,
         };
         let status = self.report(&look, back.as_ref().copied().unwrap_or_default(), error.as_deref()).await?;
-        self.first_available(&look, &status).await?;
+        self.marks(&look, &status).await?;
         worked?;
         back?;
         Ok(self.outcome(&look, &status))
@@ -314,142 +312,6 @@ impl Operator {
         }
         let places = look.verdict.as_ref().map(|v| v.places.as_slice()).unwrap_or_default();
         look.problems.iter().any(|p| p.reason != reason::SECRET_NOT_FOUND && !places.contains(&p.message))
-    }
-
-    /// Makes everything as it should be; says what could not be rendered.
-    async fn work(&self, look: &Look) -> Result<Vec<String>, Failure> {
-        let hc = &look.hc;
-        if look.plane.as_ref().is_some_and(|p| p.metadata.deletion_timestamp.is_some()) {
-            return Ok(vec![going(look)]);
-        }
-        // A closed gate keeps the cluster at what it runs.
-        let image = match (&look.gate, &look.plane) {
-            (Gate::Closed(_), Some(p)) => p.data["spec"]["releaseImage"].as_str().unwrap_or_default(),
-            _ => hc.spec.release.image.as_str(),
-        };
-        let pull_secret = self.pull_secret(look).unwrap_or_default();
-        let own = hc.spec.control_plane_release.as_ref().map_or(image, |r| &r.image);
-        let (answer, _) = self.releases.get(&*self.around, hc, own, pull_secret, self.clock.now()).await;
-        let payload = (*answer).as_ref().map_err(|e| e.to_string())?;
-        let pools = self.views.pools_of(naming::home(hc), naming::name(hc));
-        let autoscaled = pools.iter().any(|p| p.autoscales);
-        let management = self.around.management();
-        let uid = match management.openshift {
-            true => None,
-            false => Some(self.uids.of(&self.views, &look.namespace)?),
-        };
-        let status = look.plane.as_ref().map_or(&Value::Null, |p| &p.data["status"]);
-        let machines = self.machines(look, status);
-        let materials = self.materials(look).await?;
-        let (sort, home) = (inputs::Sort::ConfigMap, self.around.home());
-        let trusted = self.fetch.one(&self.views, sort, &home, plan::copies::TRUSTED).await?;
-        let key = naming::key(hc);
-        let basis = memo::Basis {
-            uid: hc.metadata.uid.clone(),
-            generation: hc.metadata.generation,
-            annotations: hc.metadata.annotations.clone(),
-            labels: hc.metadata.labels.clone(),
-            image: image.to_owned(),
-            release: answer.clone(),
-            found: look.found.clone(),
-            trusted: trusted.clone(),
-            mounted: materials.0.clone(),
-            endpoint: status["controlPlaneEndpoint"].clone(),
-            flags: [autoscaled, machines],
-            user: uid,
-            vault_reader: self.around.vault_reader(),
-            blocked: self.around.blocked(),
-        };
-        if let Some(made) = self.memos.standing(&key, &basis, &self.applier) {
-            self.once(look).await?;
-            self.tidy(look, &made.kept).await?;
-            return Ok(made.troubles.clone());
-        }
-        let projection = project::plane(hc, image, autoscaled)?;
-        let around = Around {
-            // As the control plane will name it, whatever it was resolved to.
-            release: Release { image: own.to_owned(), ..payload.release.clone() },
-            management: control_plane::scope::Management {
-                openshift: management.openshift,
-                uid,
-                minor: management.minor,
-                blocked: basis.blocked.clone(),
-            },
-            given: Default::default(),
-            vault_reader: basis.vault_reader.clone(),
-        };
-        let scope = plan::scope(hc, &projection, &around)?;
-        let objects = Plan {
-            hc,
-            inputs: &look.inputs,
-            found: &look.found,
-            trusted: trusted.as_ref(),
-            scope: &scope,
-            plane: projection,
-            endpoint: &status["controlPlaneEndpoint"],
-            uid,
-            machines,
-            machinery: self.around.machinery(),
-            materials: &materials,
-        }
-        .objects();
-        let (prints, kept, troubles) = self.apply(look, objects).await?;
-        let prints = prints.into();
-        self.memos.keep(&key, memo::Made { basis, prints, kept, troubles: troubles.clone() });
-        Ok(troubles)
-    }
-
-    /// Machines are managed from when the guest's API first answers.
-    fn machines(&self, look: &Look, status: &Value) -> bool {
-        let answers =
-            reconcile::conditions::Conditions::of(status).is_true(condition::KUBE_API_SERVER_AVAILABLE);
-        answers || status["initialized"] == true || self.views.rollout(&look.namespace, "capi-provider").there
-    }
-
-    /// Applies it; what it was, what is not to be pruned, and what could not be rendered.
-    async fn apply(
-        &self,
-        look: &Look,
-        objects: Objects,
-    ) -> Result<(Vec<Print>, Vec<ObjectRef>, Vec<String>), Failure> {
-        let (mut prints, mut kept) = (Vec::new(), Vec::new());
-        self.apply_stage(objects.namespace, &mut prints, &mut kept).await?;
-        self.once(look).await?;
-        self.apply_stage(objects.inputs, &mut prints, &mut kept).await?;
-        self.apply_stage(objects.core, &mut prints, &mut Vec::new()).await?;
-        self.apply_stage(objects.operators, &mut prints, &mut Vec::new()).await?;
-        self.tidy(look, &kept).await?;
-        Ok((prints, kept, objects.troubles))
-    }
-
-    async fn tidy(&self, look: &Look, kept: &[ObjectRef]) -> Result<(), Failure> {
-        self.prune_copies(look, kept).await?;
-        self.mark_originals(look).await?;
-        self.hand_over(look).await?;
-        self.azure_ready(look).await
-    }
-
-    async fn apply_stage(
-        &self,
-        objects: Vec<Value>,
-        prints: &mut Vec<Print>,
-        kept: &mut Vec<ObjectRef>,
-    ) -> Result<(), Failure> {
-        let mut desired = Vec::with_capacity(objects.len());
-        for object in objects.into_iter().filter(|o| self.serves(o)) {
-            let d = self.applier.desired(object)?;
-            kept.push(d.at().clone());
-            desired.push(d);
-        }
-        self.applier.apply_all(&desired).await.into_result()?;
-        prints.extend(desired.iter().map(|d| self.applier.print(d)));
-        Ok(())
-    }
-
-    fn serves(&self, object: &Value) -> bool {
-        let group = object["apiVersion"].as_str().and_then(|v| v.split_once('/')).map_or("", |(g, _)| g);
-        let builtin = !group.contains('.') || (group.ends_with(".k8s.io") && !group.contains(".x-k8s."));
-        builtin || self.served.contains(&format!("{group}/{}", object["kind"].as_str().unwrap_or_default()))
     }
 
     /// Writes the status and says what it is now.

@@ -10,6 +10,7 @@ use crate::nodepool::operate as nodepool;
 use crate::plan::copies::TRUSTED;
 use apis::names::annotation;
 use clock::{Random, SharedClock};
+use control_plane::monitoring::OWN_SET;
 use kube::Client;
 use kube::core::{DynamicObject, Expression};
 use reconcile::{Applier, Handle, Keys, Kind, Kinds, Ledger, Metrics, Options, Runtime, Sink, Watch};
@@ -203,7 +204,8 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
             concerned(o, sort, &names, &planes, keys);
             // Everybody has a copy of it.
             let m = &o.metadata;
-            if m.name.as_deref() == Some(TRUSTED) && m.namespace.as_deref() == Some(home.as_str()) {
+            let shared = m.name.as_deref().is_some_and(|n| [TRUSTED, OWN_SET].contains(&n));
+            if shared && m.namespace.as_deref() == Some(home.as_str()) {
                 clusters.all().iter().for_each(|c| keys.itself(c));
             }
             if fronted && m.namespace.as_deref() == Some(crate::ingress::NAMESPACE) {

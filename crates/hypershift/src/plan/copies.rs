@@ -7,6 +7,7 @@ use apis::hypershift::HostedCluster;
 use apis::names::annotation;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use control_plane::monitoring;
 use serde_json::{Map, Value, json};
 
 /// Marks copies, so that those nobody names any more are found.
@@ -82,6 +83,26 @@ pub fn trusted(hc: &HostedCluster, given: &Given) -> Option<Value> {
     let mut copy = config_map(hc, TRUSTED, &only(&given.data, &["ca-bundle.crt"]));
     copy["metadata"]["labels"][COPY] = json!("true");
     given.data.contains_key("ca-bundle.crt").then_some(copy)
+}
+
+/// The copy of the set of metrics that the people who run the place wrote, and what is wrong with it.
+pub fn metrics(hc: &HostedCluster, given: Option<&Given>) -> (Option<Value>, Option<String>) {
+    let wrong = match given {
+        None => Some("it is not there".to_owned()),
+        Some(g) => monitoring::own_set(&g.data).err(),
+    };
+    let wrong = wrong.map(|why| {
+        format!(
+            "metrics of set SRE are those of Telemetry: ConfigMap {} beside the operator: {why}; its key config holds relabelings by component",
+            monitoring::OWN_SET
+        )
+    });
+    let copy = given.map(|g| {
+        let mut copy = config_map(hc, monitoring::OWN_SET, &g.data);
+        copy["metadata"]["labels"][COPY] = json!("true");
+        copy
+    });
+    (copy, wrong)
 }
 
 /// What goes back to the user: the copy in the HostedCluster's namespace, owned by it.

@@ -23,7 +23,7 @@ use crate::naming;
 use apis::hypershift::{HostedCluster, HostedControlPlane};
 use apis::names::{annotation, label};
 use control_plane::facts::{self, Around, Unusable};
-use control_plane::scope::Scope;
+use control_plane::scope::{MetricsSet, Scope};
 use control_plane::{Error as RenderError, Materials};
 use serde_json::{Value, json};
 
@@ -71,6 +71,8 @@ pub struct Plan<'a> {
     pub found: &'a Found,
     /// Authorities that the management cluster trusts.
     pub trusted: Option<&'a Given>,
+    /// What the people who run the place want to see of control planes.
+    pub metrics: Option<&'a Given>,
     pub scope: &'a Scope,
     /// The projection.
     pub plane: Value,
@@ -89,6 +91,11 @@ impl Plan<'_> {
         let mut out = Objects { namespace: vec![namespace::object(hc, self.uid)], ..Objects::default() };
         out.inputs = copies::objects(hc, self.inputs, self.found);
         out.inputs.extend(self.trusted.and_then(|t| copies::trusted(hc, t)));
+        if scope.metrics == MetricsSet::Sre {
+            let (copy, wrong) = copies::metrics(hc, self.metrics);
+            out.inputs.extend(copy);
+            out.troubles.extend(wrong);
+        }
         out.inputs.extend(credentials::objects(hc, scope));
         out.inputs.extend(operators::classes(hc, scope));
         out.core = vec![self.plane];

@@ -37,6 +37,7 @@ static MACHINES: Component = Component {
     workload: asset!("cluster-api"),
     objects: Some(asset!("cluster-api.objects")),
     shape: keep_for_machines,
+    adapt: manager_of_release,
     ..PLAIN
 };
 
@@ -60,6 +61,23 @@ static PROVIDER: Component = Component {
 static BUILTIN: Component =
     Component { workload: asset!("machines"), objects: Some(asset!("machines.objects")), ..PROVIDER };
 
+/// Flags that not every release's manager knows, by the minor since which it does. Checks before machines are made read a
+/// control plane of another kind than ours, and definitions are of the whole cluster: who keeps the machines of one
+/// namespace has no right to change them, and would try for ever.
+const SINCE: [(u32, &str); 3] = [
+    (19, "--feature-gates=MachineSetPreflightChecks=false"),
+    (20, "--skip-crd-migration-phases=StorageVersionMigration"),
+    (20, "--skip-crd-migration-phases=CleanupManagedFields"),
+];
+
+fn manager_of_release(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+    let minor = scope.release.minor();
+    if let Some(mut main) = pod.main() {
+        main.args(SINCE.iter().filter(|(since, _)| minor >= *since).map(|(_, flag)| (*flag).to_owned()));
+    }
+    Ok(())
+}
+
 /// Both must outlive the machines they take away, whoever deletes what.
 fn keep_for_machines(_: &Scope, workload: &mut Value) {
     workload["metadata"]["finalizers"] = json!([finalizer::COMPONENT]);
@@ -71,6 +89,11 @@ fn operator_identity(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
     let blocked = &scope.management.blocked;
     if let Some(mut main) = pod.main().filter(|_| !blocked.is_empty()) {
         main.args([format!("--hcp-egress-block-cidrs={}", blocked.join(","))]);
+    }
+    if let Some(mut main) = pod.main() {
+        let settings = &scope.management.settings;
+        main.env("METRICS_SET", settings.metrics.as_str());
+        main.env("CERT_ROTATION_SCALE", &settings.certificate_day);
     }
     match &scope.identity {
         Identity::Managed { reader, .. } => {

@@ -3,7 +3,7 @@
 //! Ten passes run at the same time, and a view is a moment behind what was written: without a memory, ten clusters would
 //! take the same last place in the window. A grant is remembered for as long as the window, by which time the status of its
 //! cluster has told of it, or nothing came of it. After a restart only statuses are left, which tell of each cluster's last
-//! change: one that changed twice in a window counts once then.
+//! change: one that changed twice in a window before it counts once then, and its last change is kept when it changes again.
 
 use super::Sizes;
 use super::plan::{Decision, Observed, plan};
@@ -52,6 +52,12 @@ impl Grants {
         }
         let decision = plan(observed, sizes, recent, now);
         if let Decision::Becomes { size, at, first: false } = &decision {
+            // Its status is about to forget the change before this one, which may be of before a restart.
+            if let Some((had, since)) = observed.size.filter(|(_, since)| *since > begin)
+                && !grants.iter().any(|g| g.key == key && g.at == since)
+            {
+                grants.push(Grant { key: key.to_owned(), size: had.to_owned(), at: since });
+            }
             grants.push(Grant { key: key.to_owned(), size: size.clone(), at: *at });
         }
         decision

@@ -5,7 +5,7 @@
 //! | who may ask for a certificate, and where | `/etc/kubernetes/kubeconfig` |
 //! | kubelet | unit `kubelet.service`, `/etc/kubernetes/kubelet.conf`, the pool's KubeletConfigs over it |
 //! | whom to trust | `/etc/kubernetes/ca.crt`, `/etc/kubernetes/kubelet-ca.crt`, the user's bundle |
-//! | the way to the API | a static pod with HAProxy at the advertised address |
+//! | the way to the API | a static pod at the advertised address: HAProxy, or what the pool's manifest brings in its place |
 //! | Azure | `/etc/kubernetes/cloud.conf` |
 //! | registries | `/var/lib/kubelet/config.json`, mirrors in `/etc/containers/registries.conf.d` |
 //! | people | SSH keys of `core` |

@@ -73,10 +73,10 @@ pub struct Args {
     #[arg(long, global = true, value_name = "PLATFORM", value_delimiter = ',')]
     pub limit_crd_install: Vec<String>,
     /// Who keeps machines of clusters: builtin (this operator's own controllers), or external (Cluster API and its provider, out
-    /// of the release)
+    /// of the release; their definitions must be there before, ours are left out)
     #[arg(long, global = true, value_name = "WHO", default_value = "builtin", value_parser = ["builtin", "external"])]
     pub machines: String,
-    /// Features beyond the usual; rendered for the operator, which does not act on it yet
+    /// Accepted for scripts: nothing here is held back as a preview; written down for whoever reads HYPERSHIFT_FEATURESET
     #[arg(long, global = true)]
     pub tech_preview_no_upgrade: bool,
 
@@ -162,8 +162,7 @@ pub struct Args {
     #[arg(long, global = true, value_name = "A=B", value_parser = pair, value_delimiter = ',')]
     pub registry_overrides: Vec<(String, String)>,
 
-    /// Whose machine sizes are looked up for pools that begin with none: azure; rendered for the operator, which does not act
-    /// on it yet
+    /// Whose machine sizes are looked up, with an account for that alone, for pools that begin with none: azure
     #[arg(long, global = true, value_name = "PROVIDER", value_parser = ["azure"])]
     pub scale_from_zero_provider: Option<String>,
     /// Credentials for that (file)
@@ -179,7 +178,8 @@ pub struct Args {
     /// What the platform's Prometheus collects: None, OperatorOnly (default) or All
     #[arg(long, global = true, value_enum, value_name = "WHAT", default_value_t = Monitoring::OperatorOnly)]
     pub platform_monitoring: Monitoring,
-    /// How many metrics of control planes are kept; rendered for the operator, which does not act on it yet
+    /// How many metrics of control planes are scraped: Telemetry (few), SRE (as ConfigMap sre-metric-set in --namespace says), or
+    /// All; a cluster's own spec.monitoring.metricsSet goes before it
     #[arg(long, global = true, value_enum, value_name = "SET", default_value_t = MetricsSet::Telemetry)]
     pub metrics_set: MetricsSet,
     /// Alerts for service levels
@@ -189,7 +189,7 @@ pub struct Args {
     #[arg(long, global = true, hide = true)]
     pub monitoring_dashboards: bool,
 
-    /// A day of certificates, at most 24h; rendered for the operator, which does not act on it yet
+    /// A day in the lives of certificates for emergencies (break-glass), at most 24h; shorter for tests
     #[arg(long, global = true, value_name = "DURATION", default_value = "24h", value_parser = duration)]
     pub cert_rotation_scale: String,
     /// Accepted for scripts; API servers get no nodes of their own

@@ -11,8 +11,19 @@ pub fn only_if_absent(definition: &Value) -> bool {
     definition["spec"]["group"].as_str().is_some_and(|g| OF_OTHERS.contains(&g))
 }
 
+/// Whether a definition is Cluster API's or its provider's. Ours have what our own controllers need of them and no more.
+pub fn is_of_machines(definition: &Value) -> bool {
+    definition["spec"]["group"].as_str().is_some_and(|g| g.ends_with("cluster.x-k8s.io"))
+}
+
 impl Args {
-    pub(super) fn definitions(&self) -> Vec<Value> {
+    /// Definitions that are installed, and those that somebody else must have installed.
+    pub(super) fn definitions(&self) -> (Vec<Value>, Vec<Value>) {
+        let theirs = self.machines == "external";
+        self.all_definitions().into_iter().partition(|d| !(theirs && is_of_machines(d)))
+    }
+
+    fn all_definitions(&self) -> Vec<Value> {
         let with_azure = self.limit_crd_install.is_empty()
             || self.limit_crd_install.iter().any(|p| p.eq_ignore_ascii_case("azure"));
         let all = apis::crds().into_iter().filter_map(|crd| serde_json::to_value(crd).ok());

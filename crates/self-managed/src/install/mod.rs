@@ -5,13 +5,15 @@ mod args;
 mod check;
 mod definitions;
 mod dns;
+mod handover;
 mod monitoring;
 mod operator;
 mod removal;
 mod webhooks;
 
 pub use args::{Args, MetricsSet, Monitoring, Outputs, PrivatePlatform, Scope};
-pub use definitions::only_if_absent;
+pub use definitions::{is_of_machines, only_if_absent};
+pub use handover::{handover, is_handed_over};
 pub use removal::{Removal, removal};
 
 use crate::documents::sorted;
@@ -66,12 +68,15 @@ impl fmt::Debug for Inputs {
 pub struct Objects {
     pub definitions: Vec<Value>,
     pub resources: Vec<Value>,
+    /// What others must have defined before: ours would be in the way of theirs, which are complete.
+    pub expected: Vec<Value>,
 }
 
 impl Args {
     pub fn objects(&self, inputs: &Inputs) -> Result<Objects, Refused> {
         self.check()?;
-        let definitions = self.definitions().into_iter().map(sorted).collect();
+        let (definitions, expected) = self.definitions();
+        let definitions = definitions.into_iter().map(sorted).collect();
         let mut all = priorities();
         all.push(self.home());
         all.extend(self.access());
@@ -82,7 +87,7 @@ impl Args {
         all.extend(self.operator(inputs));
         all.extend(self.monitoring());
         all.extend(self.shared_ingress());
-        Ok(Objects { definitions, resources: all.into_iter().map(sorted).collect() })
+        Ok(Objects { definitions, resources: all.into_iter().map(sorted).collect(), expected })
     }
 
     pub(crate) fn is_aro(&self) -> bool {

@@ -36,7 +36,7 @@ pub fn removal(namespace: &str) -> Result<(Vec<Removal>, Vec<Value>), Refused> {
     let bad = |e: clap::Error| Refused::value("--namespace", namespace, &e.to_string());
     let mut args = Args::of(&MOST).map_err(bad)?;
     args.namespace = namespace.to_owned();
-    let Objects { definitions, resources } = args.objects(&Inputs::default())?;
+    let Objects { definitions, resources, .. } = args.objects(&Inputs::default())?;
     let (first, rest): (Vec<Value>, Vec<Value>) = resources.into_iter().rev().partition(is_webhook);
     let all = first.into_iter().chain(rest).map(|object| Removal {
         for_clusters: is_for_clusters(&object),

@@ -1,6 +1,8 @@
 //! Flags of operators that run in a management cluster.
 
+use apis::hypershift::settings::MetricsSet;
 use clap::Args;
+use control_plane::scope::Settings;
 use self_managed::install::PrivatePlatform;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,6 +29,13 @@ pub struct Operator {
     /// Networks that routers of control planes must not reach (CIDRs, separated by commas): the management cluster's API
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub hcp_egress_block_cidrs: Vec<String>,
+    /// How many metrics of control planes are scraped: Telemetry (few), SRE (as ConfigMap sre-metric-set says), or All; a
+    /// cluster's own spec.monitoring.metricsSet goes before it
+    #[arg(long, env = "METRICS_SET", value_name = "SET", default_value = "Telemetry", value_parser = metrics_set)]
+    pub metrics_set: MetricsSet,
+    /// A day in the lives of certificates for emergencies; shorter for tests
+    #[arg(long, env = "CERT_ROTATION_SCALE", value_name = "DURATION", default_value = "24h0m0s", value_parser = day)]
+    pub cert_rotation_scale: String,
     /// Serve /healthz and /readyz here
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6060", value_parser = address)]
     pub health_address: SocketAddr,
@@ -41,10 +50,31 @@ impl Operator {
         self.hcp_egress_block_cidrs.iter().filter(|c| !c.is_empty()).cloned().collect()
     }
 
+    /// What is chosen for every control plane.
+    pub fn settings(&self) -> Settings {
+        Settings { metrics: self.metrics_set, certificate_day: self.cert_rotation_scale.clone() }
+    }
+
     /// As the operators have it whose place we take: two thirds to give up, a quarter to say that one is there.
     pub fn timing(&self) -> reconcile::Timing {
         let duration = Duration::from_secs(self.lease_duration);
         reconcile::Timing { duration, deadline: duration * 2 / 3, retry: duration / 4 }
+    }
+}
+
+/// In any case of letters, as upstream takes it.
+fn metrics_set(text: &str) -> Result<MetricsSet, String> {
+    let known = MetricsSet::ALL.iter().find(|set| set.as_str().eq_ignore_ascii_case(text));
+    known.copied().ok_or_else(|| format!("{text:?} is no set of metrics: say Telemetry, SRE or All"))
+}
+
+/// A duration that Go reads.
+fn day(text: &str) -> Result<String, String> {
+    let long = apis::duration::go_duration(text);
+    let long = long.ok_or_else(|| format!("{text:?} is no duration: say 24h, or 30m"))?;
+    match long.is_positive() && Some(long) <= apis::duration::go_duration("24h") {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is not between nothing and 24h")),
     }
 }
 
@@ -137,6 +167,12 @@ pub struct HypershiftOperatorArgs {
     /// Who keeps machines: builtin (zaffre serve machines), or external (Cluster API and its provider, out of the release)
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Machinery::Builtin)]
     pub machines: Machinery,
+    /// Whose sizes of machines are looked up for pools that begin with none: azure
+    #[arg(long, env = "SCALE_FROM_ZERO_PROVIDER", value_name = "PROVIDER", value_parser = ["azure"], requires = "scale_from_zero_creds")]
+    pub scale_from_zero_provider: Option<String>,
+    /// The account to ask for them; the operator's own if not given
+    #[arg(long, env = "SCALE_FROM_ZERO_CREDS", value_name = "FILE")]
+    pub scale_from_zero_creds: Option<PathBuf>,
     /// What leads into private clusters: None, or Azure (private links)
     #[arg(long, value_enum, value_name = "PLATFORM", default_value_t = PrivatePlatform::None)]
     pub private_platform: PrivatePlatform,
@@ -184,6 +220,16 @@ pub struct MachinesArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_and_days_are_those_that_there_are() {
+        assert_eq!(metrics_set("sre"), Ok(MetricsSet::Sre));
+        assert!(metrics_set("Some").unwrap_err().contains("Telemetry, SRE or All"));
+        assert_eq!(day("30m"), Ok("30m".to_owned()));
+        for wrong in ["0s", "25h", "-1h", "soon"] {
+            assert!(day(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn an_address_may_leave_the_host_out() {

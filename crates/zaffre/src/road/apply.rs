@@ -1,6 +1,7 @@
 //! Objects into a cluster: by server-side apply, whatever their kind.
 
 use anyhow::{Context, bail};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -40,7 +41,7 @@ impl Applier {
         self.resource(object).is_some()
     }
 
-    fn api(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
+    pub fn api(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
         let Some((resource, capabilities)) = self.resource(object) else {
             bail!(
                 "the cluster does not serve {} {}: run `zaffre install` first",
@@ -97,6 +98,17 @@ impl Applier {
     pub async fn is_ours(&self, object: &Value) -> anyhow::Result<bool> {
         let managers = self.found(object).await?.and_then(|o| o.metadata.managed_fields).unwrap_or_default();
         Ok(managers.iter().any(|m| m.manager == self.params.field_manager))
+    }
+
+    /// Whether what a definition says is what we said: others may have put theirs over it.
+    pub async fn is_defined_by_us(&self, definition: &Value) -> anyhow::Result<bool> {
+        let managers =
+            self.found(definition).await?.and_then(|o| o.metadata.managed_fields).unwrap_or_default();
+        let says = |m: &ManagedFieldsEntry| {
+            let fields = m.fields_v1.as_ref().map_or(&Value::Null, |f| &f.0);
+            m.manager == self.params.field_manager && !fields["f:spec"]["f:versions"].is_null()
+        };
+        Ok(managers.iter().any(says))
     }
 
     /// Takes it away if it is there; whether it was.

@@ -9,9 +9,12 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::DynamicObject;
 use kube::runtime::wait::{Condition, await_condition, conditions};
 use kube::{Api, Client};
-use self_managed::install::{Args, Inputs, MANAGER, Objects, Scope, only_if_absent, removal};
+use self_managed::install::{
+    Args, Inputs, MANAGER, Objects, Scope, handover, is_handed_over, is_of_machines, only_if_absent, removal,
+};
 use self_managed::{Refused, documents};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -57,6 +60,7 @@ pub async fn install(args: InstallArgs) -> anyhow::Result<()> {
         None => {
             let objects = args.what.objects(&read(&args.what)?)?;
             let client = reach(&args.management).await?;
+            expected(&client, &objects).await?;
             if args.install_scope != Scope::Resources {
                 let wait = args.wait_until_crds_established || args.install_scope == Scope::All;
                 definitions(&client, &objects, wait).await?;
@@ -69,6 +73,51 @@ pub async fn install(args: InstallArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Refuses to go on without what others must have defined. What is there from an installation of ours that kept machines
+/// itself is not it: upstream's controllers would find half of their fields missing.
+async fn expected(client: &Client, objects: &Objects) -> anyhow::Result<()> {
+    if objects.expected.is_empty() {
+        return Ok(());
+    }
+    let applier = Applier::new(client.clone(), MANAGER).await?;
+    let (mut missing, mut ours) = (Vec::new(), Vec::new());
+    for definition in &objects.expected {
+        let name = text(&definition["metadata"]["name"]);
+        if !applier.is_served(&served_by(definition)) {
+            missing.push(name);
+        } else if applier.is_defined_by_us(definition).await? {
+            ours.push(name);
+        }
+    }
+    let mut said = Vec::new();
+    if !missing.is_empty() {
+        said.push(format!("not served: {}", missing.join(", ")));
+    }
+    if !ours.is_empty() {
+        said.push(format!("served, but by our partial definitions: {}", ours.join(", ")));
+    }
+    if said.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "--machines=external needs the definitions of Cluster API and of its provider for Azure: {}. Nothing was changed. \
+         Install theirs, without their controllers, which run for each cluster:\n  \
+         kubectl apply --server-side --force-conflicts -k 'https://github.com/kubernetes-sigs/cluster-api/config/crd?ref={}'\n  \
+         kubectl apply --server-side --force-conflicts -k 'https://github.com/kubernetes-sigs/cluster-api-provider-azure/config/crd?ref={}'\n\
+         then run this again",
+        said.join("; "),
+        apis::capi::UPSTREAM,
+        apis::capz::UPSTREAM,
+    )
+}
+
+/// An object of the kind that a definition defines.
+fn served_by(definition: &Value) -> Value {
+    let spec = &definition["spec"];
+    json!({"apiVersion": format!("{}/{}", text(&spec["group"]), text(&spec["versions"][0]["name"])),
+        "kind": spec["names"]["kind"]})
+}
+
 /// All are tried before the first is changed.
 async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::Result<()> {
     let applier = Applier::new(client.clone(), MANAGER).await?;
@@ -77,14 +126,13 @@ async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::
     for definition in &ours {
         applier.try_out(definition).await?;
     }
+    handed_over(&applier, objects).await?;
     for definition in &ours {
         applier.apply(definition).await?;
     }
     let mut made = ours;
     for definition in others {
-        let kind = json!({"apiVersion": format!("{}/{}", text(&definition["spec"]["group"]), text(&definition["spec"]["versions"][0]["name"])),
-            "kind": definition["spec"]["names"]["kind"]});
-        if !applier.is_served(&kind) && applier.create_if_absent(definition).await? {
+        if !applier.is_served(&served_by(definition)) && applier.create_if_absent(definition).await? {
             made.push(definition);
         }
     }
@@ -97,6 +145,25 @@ async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::
         }
         output::note("ready    definitions are served");
     }
+    Ok(())
+}
+
+/// Where somebody keeps definitions of the Cluster API as their release has them, they are told that these are ours, and
+/// are waited for.
+async fn handed_over(applier: &Applier, objects: &Objects) -> anyhow::Result<()> {
+    let object = handover(&objects.definitions);
+    if !applier.is_served(&object) {
+        return Ok(());
+    }
+    applier.apply(&object).await?;
+    let api = applier.api(&object)?;
+    let applied = api.get("cluster").await.context("cannot read ClusterAPI cluster")?;
+    let generation = applied.metadata.generation.unwrap_or(0);
+    let told = move |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| is_handed_over(o.data.get("status").unwrap_or(&Value::Null), generation))
+    };
+    until(&api, "cluster", told, "ClusterAPI").await?;
+    output::note("ready    definitions of the Cluster API are left to us");
     Ok(())
 }
 
@@ -175,7 +242,7 @@ fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
         let image = files.image.unwrap_or_else(|| args.hypershift_image.clone());
         files.image = Some(parameter("OPERATOR_IMAGE", image));
     }
-    let Objects { definitions, resources } = args.objects(&files)?;
+    let Objects { definitions, resources, .. } = args.objects(&files)?;
     let mut all = match how.outputs.unwrap_or(Scope::All) {
         Scope::All => [definitions, resources].concat(),
         Scope::Crds => definitions,
@@ -208,7 +275,7 @@ fn helm(args: &Args, how: &HelmArgs) -> anyhow::Result<()> {
     let image =
         files.image.replace("{{ .Values.image }}".into()).unwrap_or_else(|| args.hypershift_image.clone());
     args.namespace = "{{ .Release.Namespace }}".into();
-    let Objects { definitions, mut resources } = args.objects(&files)?;
+    let Objects { definitions, mut resources, .. } = args.objects(&files)?;
     // A chart is passed around: what is secret stays out of it.
     let secrets: Vec<String> = resources.iter().filter(|o| documents::is_secret(o)).map(named).collect();
     resources.retain(|o| !documents::is_secret(o));
@@ -285,6 +352,13 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
         }
     }
     for definition in definitions.iter().filter(|d| args.crds && !only_if_absent(d)) {
+        // Other people's machines may be behind it.
+        if is_of_machines(definition) && !applier.is_defined_by_us(definition).await? {
+            if applier.is_there(definition).await? {
+                foreign.push(named(definition));
+            }
+            continue;
+        }
         gone += usize::from(applier.delete(definition).await?);
     }
     output::note(&format!("deleted  {gone} objects"));

@@ -114,7 +114,14 @@ impl Outside {
         Ok(Outside {
             client,
             registry: Registry::new(&args.operator, ours, None)?,
-            management: Management { openshift: ground.openshift, uid, minor: ground.minor, blocked },
+            management: Management {
+                openshift: ground.openshift,
+                uid,
+                minor: ground.minor,
+                blocked,
+                settings: args.operator.settings(),
+                ..Management::default()
+            },
             vault_reader: args.operator.vault_reader.clone(),
             credential: args.azure_credential.clone(),
             kms_credential: args.kms_credential.clone(),
@@ -140,7 +147,9 @@ impl Outside {
             .as_ref()
             .ok_or("no identity is mounted to ask Azure with (--azure-credential, --kms-credential)")?;
         let env = Env::of_process().with("ZAFFRE_AZURE_MSI_FILE", file.to_string_lossy());
-        let connected = azure::connect(&env, azure::ClientOptions::default()).await;
+        let retry = azure::RetryPolicy::brief();
+        let options = azure::ClientOptions { retry, ..azure::ClientOptions::default() };
+        let connected = azure::connect(&env, options).await;
         connected.map(|c| c.client).map_err(|e| chain(&e).to_string())
     }
 

@@ -21,12 +21,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Kinds that not every management cluster serves.
-const MAYBE: [(&str, &str); 7] = [
+const MAYBE: [(&str, &str); 8] = [
     ("hypershift.openshift.io", "v1beta1"),
     ("scheduling.hypershift.openshift.io", "v1alpha1"),
     ("route.openshift.io", "v1"),
     ("secrets-store.csi.x-k8s.io", "v1"),
     ("monitoring.coreos.com", "v1"),
+    ("image.openshift.io", "v1"),
     ("cluster.x-k8s.io", "v1beta1"),
     ("infrastructure.cluster.x-k8s.io", "v1beta1"),
 ];

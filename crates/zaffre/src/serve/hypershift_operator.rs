@@ -8,6 +8,7 @@ use anyhow::Context;
 use apis::hypershift::HostedCluster;
 use arm::ResourceId;
 use azure::oci::Logins;
+use control_plane::scope::Settings;
 use futures::future::BoxFuture;
 use hypershift::operate::{self, Setup, Shard};
 use hypershift::preflight::Preflight;
@@ -109,7 +110,9 @@ struct Outside {
     vault_reader: String,
     home: String,
     blocked: Vec<String>,
+    settings: Settings,
     preflight: Option<Arc<dyn Preflight>>,
+    catalogue: Option<Arc<dyn Preflight>>,
     machinery: Machinery,
     sizing: bool,
     shared_ingress: Option<String>,
@@ -138,6 +141,8 @@ impl Outside {
                 list if list.is_empty() => own_api(client).await?,
                 list => list,
             },
+            settings: args.operator.settings(),
+            catalogue: catalogue(args).await?,
             preflight: account.map(|a| {
                 Arc::new(Arm::new(a).reading_issuers(&azure::Env::of_process())) as Arc<dyn Preflight>
             }),
@@ -149,6 +154,19 @@ impl Outside {
             shared_ingress: args.shared_ingress_image.clone().filter(|i| !i.is_empty()),
         })
     }
+}
+
+/// An account for the sizes of machines alone, if one is given.
+async fn catalogue(args: &HypershiftOperatorArgs) -> anyhow::Result<Option<Arc<dyn Preflight>>> {
+    let Some(file) = args.scale_from_zero_creds.as_ref().filter(|_| args.scale_from_zero_provider.is_some())
+    else {
+        return Ok(None);
+    };
+    let env = azure::Env::of_process().with("AZURE_AUTH_LOCATION", file.to_string_lossy());
+    let connected = azure::connect(&env, azure::ClientOptions::default()).await;
+    let connected = connected
+        .with_context(|| format!("--scale-from-zero-creds {}: the account cannot be used", file.display()))?;
+    Ok(Some(Arc::new(Arm::new(connected.client))))
 }
 
 /// Where the management cluster's own API is.
@@ -206,6 +224,10 @@ impl Surroundings for Outside {
         self.sizing
     }
 
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
     fn blocked(&self) -> Vec<String> {
         self.blocked.clone()
     }
@@ -214,6 +236,10 @@ impl Surroundings for Outside {
         Box::pin(async move {
             tokio::net::lookup_host((host, 443)).await.is_ok_and(|mut all| all.next().is_some())
         })
+    }
+
+    fn catalogue(&self) -> Option<Arc<dyn Preflight>> {
+        self.catalogue.clone().or_else(|| self.preflight())
     }
 
     fn preflight(&self) -> Option<Arc<dyn Preflight>> {

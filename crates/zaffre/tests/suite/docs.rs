@@ -217,8 +217,12 @@ fn the_page_on_azure_prerequisites() {
 #[test]
 fn the_page_on_hosted_clusters() {
     let Some(kubectl) = kubectl() else { return };
-    if Command::new("curl").arg("--version").output().is_err() {
-        return testkit::tools::skipped("commands of docs/hosted-clusters.md: there is no curl");
+    for (tool, shows) in [("curl", "--version"), ("openssl", "version")] {
+        if Command::new(tool).arg(shows).output().is_err() {
+            return testkit::tools::skipped(&format!(
+                "commands of docs/hosted-clusters.md: there is no {tool}"
+            ));
+        }
     }
     let mut reader = Reader::new(&kubectl);
     for command in page("docs/hosted-clusters.md").iter().flatten() {

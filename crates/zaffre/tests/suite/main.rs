@@ -8,6 +8,7 @@ mod azure_trouble;
 mod cli;
 mod differential;
 mod docs;
+mod dump;
 mod durability;
 mod interop;
 mod kube_rs;

@@ -150,6 +150,8 @@ async fn container(kit: &Kit, namespace: &str, name: &str, processes: &[&Server]
 /// What an installation brings, but no pods: the processes of this test are in their place.
 async fn installed(client: &kube::Client, image: &str) {
     let words = ["--development", "--platform-monitoring=None", "--hypershift-image", image];
+    let chosen = ["--metrics-set=All", "--cert-rotation-scale=30m"];
+    let words: Vec<&str> = words.into_iter().chain(chosen).collect();
     let install = install::Args::of(&words).unwrap().objects(&install::Inputs::default()).unwrap();
     let known = reconcile::Kinds::builtin();
     // Priority classes are made only if they are absent; the world has them.
@@ -237,6 +239,13 @@ async fn operators_are_processes_with_the_rights_of_their_pods() {
     let planes = kit.start(&words, &pod, PLANE, false, &[here[0], here[1], &own]);
     let available = is_true("KubeAPIServerAvailable");
     kit.until(&kinds::PLANE, (PLANE, "demo"), &[&second, &planes], "its API available", available).await;
+
+    // What was chosen at the installation has come through all of them.
+    let pki = container(&kit, PLANE, "control-plane-pki-operator", &[&second, &planes]).await;
+    for (place, chosen) in [(&words, ("METRICS_SET", "All")), (&pki, ("CERT_ROTATION_SCALE", "30m"))] {
+        let chosen = json!({"name": chosen.0, "value": chosen.1});
+        assert!(place["env"].as_array().unwrap().contains(&chosen), "{}", place["env"]);
+    }
 
     // Its rights end where its namespace does.
     let file = kube::config::Kubeconfig::read_from(&plane_config).unwrap();

@@ -1,6 +1,7 @@
 //! `create`, `destroy`, `plan` and `doctor` as scripts use them.
 
 use crate::azure::serve_azure;
+use crate::road::{answers, hosted_cluster, status};
 use crate::zaffre;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -129,7 +130,23 @@ fn plan_create_again_and_destroy() {
     let who = ["--azure-creds", "creds.json"];
     let gone = desk.run(&with(&["plan", "destroy", "infra", "azure"], &who));
     assert_eq!(gone.status.code(), Some(2));
+    // Of a cluster: two while there is the object, or anything in Azure.
+    let kubeconfig = dir.path().join("kubeconfig").display().to_string();
+    let planned = with(&["plan", "destroy", "cluster", "azure", "--kubeconfig", &kubeconfig], &who);
+    let ends = |there: (u16, Value)| {
+        answers(dir.path(), vec![there]);
+        let out = desk.run(&planned);
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    let mut cluster = hosted_cluster();
+    cluster["spec"]["infraID"] = "demo-x2b4c".into();
+    let (code, said) = ends((200, cluster.clone()));
+    assert!(code == Some(2) && said.contains("- HostedCluster clusters/demo"), "{code:?} {said}");
+    let (code, said) = ends(status(404));
+    assert!(code == Some(2) && !said.contains("HostedCluster"), "{code:?} {said}");
     desk.good(&with(&["destroy", "infra", "azure"], &who));
+    assert_eq!(ends((200, cluster)).0, Some(2), "the object is still there");
+    assert_eq!(ends(status(404)).0, Some(0), "nothing is left to do");
     desk.good(&with(&["destroy", "iam", "azure", "--workload-identities-file", "identities.json"], &who));
     let leaks = zaffre().args(["azure", "leaks", "--fail-on-leaks"]).envs(desk.env).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&leaks.stdout), "nothing is left over\n");

@@ -7,6 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ impl Desk<'_> {
     }
 }
 
-async fn client(kubeconfig: &Path) -> kube::Client {
+pub async fn client(kubeconfig: &Path) -> kube::Client {
     let file = Kubeconfig::read_from(kubeconfig).unwrap();
     let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
     kube::Client::try_from(config).unwrap()
@@ -64,7 +65,7 @@ async fn around(client: &kube::Client) -> BTreeMap<&'static str, BTreeSet<String
     .into()
 }
 
-fn hosted_cluster() -> Value {
+pub fn hosted_cluster() -> Value {
     let golden = "../self-managed/tests/golden/cluster-self-managed-minimal.yaml";
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(golden)).unwrap();
     let all = text.split("---\n").filter(|d| !d.trim().is_empty());
@@ -124,6 +125,77 @@ async fn uninstall_takes_away_what_any_flags_brought() {
     assert!(server.stop().unwrap().success());
 }
 
+/// A definition that upstream would bring; all that matters here is that it is not ours.
+fn theirs(ours: &Value) -> Value {
+    let mut crd = ours.clone();
+    crd["metadata"] = json!({"name": ours["metadata"]["name"]});
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    crd
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_of_others_need_their_definitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, kubeconfig) = serve(dir.path(), &["--in-memory"]);
+    let client = client(&kubeconfig).await;
+    let desk = Desk { dir: dir.path() };
+    let before = around(&client).await;
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    assert!(names(crds.clone()).await.is_empty());
+
+    // As text nobody is asked.
+    desk.exits(0, "install render --machines external --outputs crds --output-file crds.yaml");
+    let text = std::fs::read_to_string(dir.path().join("crds.yaml")).unwrap();
+    assert!(text.contains("nodepools.hypershift.openshift.io"));
+    let rendered = documents(&text);
+    assert!(!rendered.iter().any(|d| d["spec"]["group"].as_str().unwrap().ends_with("cluster.x-k8s.io")));
+
+    // Without theirs: which are missing, and how they come.
+    let said = desk.exits(1, "install --machines external");
+    for words in [
+        "not served: clusters.cluster.x-k8s.io, ",
+        "azuremachines.infrastructure.cluster.x-k8s.io",
+        "Nothing was changed",
+        "kubectl apply --server-side",
+        &format!("kubernetes-sigs/cluster-api/config/crd?ref={}", apis::capi::UPSTREAM),
+        &format!("kubernetes-sigs/cluster-api-provider-azure/config/crd?ref={}", apis::capz::UPSTREAM),
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(names(crds.clone()).await.is_empty());
+    assert_eq!(around(&client).await, before);
+
+    // Ours are no substitute.
+    desk.exits(0, "install --install-scope crds --wait-until-crds-established");
+    let said = desk.exits(1, "install --machines external");
+    assert!(said.contains("served, but by our partial definitions: clusters.cluster.x-k8s.io, "), "{said}");
+    assert!(!said.contains("not served"), "{said}");
+
+    // Theirs, put over ours as the message says.
+    let over = PatchParams::apply("kubectl").force();
+    for ours in apis::machine_crds() {
+        let mut ours = serde_json::to_value(ours).unwrap();
+        ours["apiVersion"] = json!("apiextensions.k8s.io/v1");
+        ours["kind"] = json!("CustomResourceDefinition");
+        let name = ours["metadata"]["name"].as_str().unwrap().to_owned();
+        crds.patch(&name, &over, &Patch::Apply(theirs(&ours))).await.unwrap();
+    }
+    desk.exits(0, "install --machines external");
+    let schema = crds.get("machines.cluster.x-k8s.io").await.unwrap().spec.versions[0].schema.clone();
+    assert_eq!(schema.unwrap().open_api_v3_schema.unwrap().x_kubernetes_preserve_unknown_fields, Some(true));
+
+    // They stay when ours go, and so do the machines behind them.
+    let said = desk.exits(0, "uninstall --crds");
+    assert!(said.contains("kept     CustomResourceDefinition clusters.cluster.x-k8s.io"), "{said}");
+    let left = names(crds).await;
+    assert!(
+        left.contains("machines.cluster.x-k8s.io") && !left.contains("nodepools.hypershift.openshift.io"),
+        "{left:?}"
+    );
+    assert!(server.stop().unwrap().success());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uninstall_leaves_clusters_what_they_need() {
     let dir = tempfile::tempdir().unwrap();
@@ -168,6 +240,46 @@ async fn uninstall_leaves_clusters_what_they_need() {
     assert!(said.contains("in namespace other: there is none at all"), "{said}");
     let said = desk.exits(0, "status demo");
     assert!(said.starts_with("NAME") && said.contains("clusters/demo") && said.contains("waiting"), "{said}");
+    assert!(server.stop().unwrap().success());
+}
+
+/// An OpenShift that keeps definitions of the Cluster API by itself is told first which are ours, and waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definitions_that_somebody_else_keeps_are_handed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, kubeconfig) = serve(dir.path(), &["--in-memory"]);
+    let client = client(&kubeconfig).await;
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({"metadata": {"name": "clusterapis.operator.openshift.io"}, "spec": {
+        "group": "operator.openshift.io", "scope": "Cluster", "names": {"kind": "ClusterAPI", "plural": "clusterapis"},
+        "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": any, "status": any}}}}]}});
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    definitions.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
+    let kind = kube::core::GroupVersionKind::gvk("operator.openshift.io", "v1alpha1", "ClusterAPI");
+    let kind = kube::core::ApiResource::from_gvk_with_plural(&kind, "clusterapis");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    let kept = Api::<CustomResourceDefinition>::all(client);
+    // Its operator: it acts by what it is told, and looks first whether anything was changed before.
+    let operator = tokio::spawn(async move {
+        let told = |o: Option<&DynamicObject>| o.is_some_and(|o| o.data["spec"].is_object());
+        let o = kube::runtime::wait::await_condition(api.clone(), "cluster", told).await.unwrap().unwrap();
+        let early = kept.get_opt("machines.cluster.x-k8s.io").await.unwrap().is_some();
+        let status = json!({"status": {"observedRevisionGeneration": 1000, "currentRevision": "r", "desiredRevision": "r"}});
+        api.patch("cluster", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        (early, o.data["spec"]["unmanagedCustomResourceDefinitions"].clone())
+    });
+    let said = tokio::task::block_in_place(|| {
+        Desk { dir: dir.path() }.exits(0, "install --install-scope crds --wait-until-crds-established")
+    });
+    assert!(said.contains("definitions of the Cluster API are left to us"), "{said}");
+    let (early, ours) = operator.await.unwrap();
+    assert!(!early, "a definition was applied before it was handed over");
+    let ours: BTreeSet<&str> = ours.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for name in ["machines.cluster.x-k8s.io", "azuremachines.infrastructure.cluster.x-k8s.io"] {
+        assert!(ours.contains(name), "{ours:?}");
+    }
+    assert!(ours.iter().all(|n| n.ends_with(".cluster.x-k8s.io")), "{ours:?}");
     assert!(server.stop().unwrap().success());
 }
 
@@ -277,7 +389,7 @@ async fn versions_of_both_sides() {
 }
 
 /// An API server that answers with each of these in turn, and then with the last.
-fn answers(dir: &Path, list: Vec<(u16, Value)>) {
+pub fn answers(dir: &Path, list: Vec<(u16, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
     let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "c", "user": {}}],
@@ -300,7 +412,7 @@ fn answers(dir: &Path, list: Vec<(u16, Value)>) {
     });
 }
 
-fn status(code: u16) -> (u16, Value) {
+pub fn status(code: u16) -> (u16, Value) {
     (
         code,
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "busy", "reason": if code == 404 { "NotFound" } else { "InternalError" }}),

@@ -275,7 +275,7 @@ impl Pools {
         let (Some(bounds), Some(azure)) = (&np.spec.auto_scaling, np.spec.platform.azure.as_ref()) else {
             return;
         };
-        let known = match (self.operator.around.preflight(), hc.spec.shared.platform.azure.as_ref()) {
+        let known = match (self.operator.around.catalogue(), hc.spec.shared.platform.azure.as_ref()) {
             (Some(asks), Some(at)) => {
                 let now = self.operator.clock.now();
                 let sizes = &self.operator.sizes;
@@ -342,7 +342,7 @@ impl Pools {
             tuned,
             ssh_key: ssh.as_deref(),
             version,
-            proxy_image: images.get("haproxy-router").map(String::as_str).unwrap_or_default(),
+            proxy_image: images.get(way.image()).map(String::as_str).unwrap_or_default(),
         });
         let machine = template::object(hc, np, template::machine(hc, azure, image));
         let token = secrets::token(

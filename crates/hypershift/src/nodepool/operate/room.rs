@@ -56,8 +56,12 @@ impl Pools {
             return;
         }
         let now = self.operator.clock.now();
-        let (known, _) =
-            self.operator.sizes.get(&*asks, &at.subscription_id, &at.location, &azure.vm_size, now).await;
+        let catalogue = self.operator.around.catalogue().unwrap_or_else(|| asks.clone());
+        let (known, _) = self
+            .operator
+            .sizes
+            .get(&*catalogue, &at.subscription_id, &at.location, &azure.vm_size, now)
+            .await;
         let sold = match known {
             Known::Has(sold) => Some(sold.size),
             Known::Nothing => None,
