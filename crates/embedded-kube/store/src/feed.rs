@@ -2,7 +2,8 @@
 //!
 //! A [`Feed`] is not a log: it holds, per object, the state before the first change its reader has not seen
 //! and the state now. A reader that falls behind therefore misses steps, never outcomes, and what waits for it
-//! is bounded by the number of objects.
+//! is bounded by the number of objects. That an object came and went is an outcome, too: whoever made it counts on
+//! hearing of it. Its last state then stands for the one before.
 
 use crate::{ClusterId, Entry, TableName};
 use parking_lot::Mutex;
@@ -100,7 +101,12 @@ impl Shared {
         let place = (delta.cluster.clone(), delta.table.clone(), delta.key.clone());
         let at = *pending.places.entry(place).or_insert(at);
         match pending.news.deltas.get_mut(at) {
-            Some(waiting) => waiting.current = delta.current,
+            Some(waiting) => {
+                if waiting.previous.is_none() && delta.current.is_none() {
+                    waiting.previous = delta.previous;
+                }
+                waiting.current = delta.current;
+            }
             None => pending.news.deltas.push(delta),
         }
         drop(pending);

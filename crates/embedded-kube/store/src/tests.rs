@@ -309,6 +309,20 @@ async fn a_feed_holds_outcomes() {
     assert!(feed.take().deltas.is_empty());
 }
 
+/// Whoever made an object waits for news of it, also when somebody deletes it before the news is read.
+#[tokio::test]
+async fn a_feed_tells_of_what_came_and_went() {
+    let s = memory(options()).await;
+    let feed = s.feed();
+    s.commit(put("a", Expect::Absent)).await.unwrap();
+    s.commit(put("a", Expect::Any)).await.unwrap();
+    s.commit(delete("a", 2)).await.unwrap();
+    let news = feed.take();
+    let [delta] = &news.deltas[..] else { panic!("{news:?}") };
+    assert!(delta.current.is_none());
+    assert_eq!(delta.latest().unwrap().revision, 2, "as it was last");
+}
+
 /// Clusters share what they are founded on, until they change it, and again after a restart.
 #[tokio::test]
 async fn founded_clusters_share() {
