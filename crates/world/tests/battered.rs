@@ -176,10 +176,7 @@ async fn end(kit: &Kit) {
     kit.delete(NAME).await;
     kit.gone(NAME).await;
     assert_eq!(standing(kit), BTreeMap::new());
-    for input in ["pull-secret", "ssh-key", "sa-key"] {
-        let secrets = kit.api(&kinds::SECRET, "clusters");
-        secrets.delete(&format!("{NAME}-{input}"), &Default::default()).await.unwrap();
-    }
+    kit.take_back(NAME).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,7 @@ mod breakglass;
 mod deletion;
 mod external;
 mod idle;
+mod interrupted;
 mod kit;
 mod kms;
 mod lasting;

@@ -8,6 +8,9 @@ use kube::discovery::{Discovery, Scope, verbs};
 use std::collections::BTreeSet;
 use world::sample::{NAMESPACE, Sample};
 
+/// What people give for a cluster.
+const INPUTS: [&str; 3] = ["pull-secret", "ssh-key", "sa-key"];
+
 /// Everything there is, by kind and name. What comes and goes by itself is left out.
 #[derive(Clone, Debug, Default)]
 pub struct Remains {
@@ -56,9 +59,8 @@ impl Remains {
 
     /// Only what people gave may have been added since `before`: the clusters' inputs.
     pub fn assert_clean_since(&self, before: &Remains, clusters: &[&str]) {
-        let inputs = ["pull-secret", "ssh-key", "sa-key"];
         let given: BTreeSet<String> =
-            (clusters.iter()).flat_map(|c| inputs.map(|i| format!("Secret {NAMESPACE}/{c}-{i}"))).collect();
+            (clusters.iter()).flat_map(|c| INPUTS.map(|i| format!("Secret {NAMESPACE}/{c}-{i}"))).collect();
         let more: Vec<&String> =
             self.objects.difference(&before.objects).filter(|o| !given.contains(*o)).collect();
         assert!(more.is_empty(), "left in the cluster: {more:#?}");
@@ -81,6 +83,14 @@ impl<P: Place> Kit<P> {
     pub async fn delete(&self, name: &str) {
         let clusters = self.api(&kinds::CLUSTER, NAMESPACE);
         clusters.delete(name, &Default::default()).await.unwrap();
+    }
+
+    /// Deletes what was given for a cluster, so that there can be another of its name.
+    pub async fn take_back(&self, name: &str) {
+        for input in INPUTS {
+            let secrets = self.api(&kinds::SECRET, NAMESPACE);
+            secrets.delete(&format!("{name}-{input}"), &Default::default()).await.unwrap();
+        }
     }
 
     /// Waits until an object is not there any more.
