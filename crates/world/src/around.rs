@@ -5,9 +5,10 @@
 use crate::Cloud;
 use crate::health::{Dial, Health};
 use crate::verdicts::Verdicts;
+use apis::hypershift::shared::SharedSpec;
 use apis::hypershift::status::PayloadArch;
 use apis::hypershift::{HostedCluster, HostedControlPlane};
-use azure::oci::{Images, Logins};
+use azure::oci::{Images, Logins, Mirror};
 use clock::SharedClock;
 use control_plane::facts;
 use control_plane::operate::{Surroundings, Verdict};
@@ -116,6 +117,7 @@ impl Around {
     async fn look_up(
         &self,
         image: &str,
+        shared: &SharedSpec,
         logins: impl AsyncFnOnce() -> Result<Option<Logins>, Failure>,
     ) -> Result<Found, Failure> {
         let now = self.clock.now();
@@ -129,6 +131,7 @@ impl Around {
             Some(logins) => self.images.clone().logins(logins),
             None => self.images.clone(),
         };
+        let images = images.mirrored(mirrors(shared));
         let payload = self.releases.payload(&images, image).await?;
         let release = Release {
             image: image.to_owned(),
@@ -182,6 +185,16 @@ pub fn boot_images(boot: &release::BootImages) -> Arc<[BootImage]> {
     each.collect()
 }
 
+/// Where else a cluster's images may be had (`spec.imageContentSources`), its release among them.
+pub fn mirrors(shared: &SharedSpec) -> impl Iterator<Item = Mirror> {
+    shared.image_content_sources.iter().flatten().map(|s| Mirror {
+        source: s.source.clone(),
+        mirrors: s.mirrors.iter().flatten().map(|m| m.0.clone()).collect(),
+        never_source: false,
+        tags: true,
+    })
+}
+
 /// For which processors a release is. Nothing if its image does not say, or names none that we know.
 pub fn payload_arch(payload: &release::Payload) -> Option<PayloadArch> {
     let mut known = payload.architectures.iter().filter_map(|a| match a.as_str() {
@@ -209,14 +222,15 @@ fn no_release(e: Failure) -> NoRelease {
 impl hypershift::Surroundings for Around {
     fn release<'a>(
         &'a self,
-        _: &'a HostedCluster,
+        cluster: &'a HostedCluster,
         image: &'a str,
         pull_secret: &'a [u8],
     ) -> BoxFuture<'a, Result<Payload, NoRelease>> {
         Box::pin(async move {
             let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
             let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
-            let found = self.look_up(image, async || Ok(Some(logins))).await.map_err(no_release)?;
+            let found = self.look_up(image, &cluster.spec.shared, async || Ok(Some(logins))).await;
+            let found = found.map_err(no_release)?;
             Ok(Payload { release: found.release, arch: found.arch, boot: found.boot })
         })
     }
@@ -254,7 +268,8 @@ impl Surroundings for Around {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
         let namespace = hcp.metadata.namespace.as_deref().unwrap_or_default();
         Box::pin(async move {
-            let found = self.look_up(facts::image(hcp), async || self.logins(namespace).await).await?;
+            let logins = async || self.logins(namespace).await;
+            let found = self.look_up(facts::image(hcp), &hcp.spec.shared, logins).await?;
             Ok(found.release)
         })
     }

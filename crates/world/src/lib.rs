@@ -52,7 +52,7 @@ pub mod sample;
 mod verdicts;
 mod webhooks;
 
-pub use around::{Around, boot_images, payload_arch};
+pub use around::{Around, boot_images, mirrors, payload_arch};
 pub use balancers::Balancers;
 pub use cloud::Cloud;
 pub use external::External;

@@ -1,7 +1,7 @@
 //! A cluster that lasts: looking at it costs no write, and nothing of it is lost when the API, a node or a certificate
 //! goes.
 
-use crate::kit::{DEADLINE, Kit, POD, STATEFUL_SET};
+use crate::kit::{DEADLINE, Kit, POD, STATEFUL_SET, is_true};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hypershift::kinds;
@@ -231,5 +231,25 @@ async fn what_is_settled_lasts_and_outages_lose_nothing() {
     done("certificate expired");
     Box::pin(node_lost(&kit, &demo)).await;
     intact().await;
+    kit.world.stop().await;
+}
+
+/// A release is named where nobody answers, and the cluster says where else it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_is_read_from_the_mirrors_of_its_cluster() {
+    let kit = Kit::start(Flavour::Workload).await;
+    let mut sample = kit.sample("mirrored");
+    let there = sample.cluster["spec"]["release"]["image"].as_str().unwrap().to_owned();
+    let (mirror, digest) = there.split_once('@').unwrap();
+    let named = "registry.nowhere.test/ocp/release";
+    sample.cluster["spec"]["release"]["image"] = json!(format!("{named}@{digest}"));
+    kit.create(&sample).await;
+    kit.until("mirrored", "nobody to answer", |s| {
+        !is_true(s, "ValidReleaseImage") && s["conditions"].is_array()
+    })
+    .await;
+    let sources = json!([{"source": named, "mirrors": [mirror]}]);
+    kit.patch("mirrored", json!({"spec": {"imageContentSources": sources}})).await;
+    kit.available("mirrored").await;
     kit.world.stop().await;
 }

@@ -101,6 +101,13 @@ impl Images {
         self
     }
 
+    /// With further mirrors.
+    #[must_use]
+    pub fn mirrored(self, more: impl IntoIterator<Item = Mirror>) -> Images {
+        let all = more.into_iter().fold((*self.mirrors).clone(), Mirrors::mirror);
+        self.mirrors(all)
+    }
+
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Images {
         self.retry = retry;

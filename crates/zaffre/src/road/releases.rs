@@ -3,7 +3,7 @@
 use crate::serve::ground::azure_account;
 use anyhow::{Context, bail};
 use apis::hypershift::HostedCluster;
-use azure::oci::{Images, Logins, Mirror, Mirrors, Reference, Shape};
+use azure::oci::{Images, Logins, Mirrors, Reference, Shape};
 use azure::{Env, Http, HttpOptions, Timing};
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Secret;
@@ -45,16 +45,7 @@ impl Shelf {
             .with_context(|| format!("cannot read the pull secret {namespace}/{name} (spec.pullSecret)"))?;
         let data = secret.data.and_then(|mut d| d.remove(".dockerconfigjson"));
         let data = data.with_context(|| format!("Secret {namespace}/{name} has no key .dockerconfigjson"))?;
-        let mut mirrors = Mirrors::default();
-        for source in hc.spec.shared.image_content_sources.iter().flatten() {
-            let places = source.mirrors.iter().flatten().map(|m| m.0.clone()).collect();
-            mirrors = mirrors.mirror(Mirror {
-                source: source.source.clone(),
-                mirrors: places,
-                never_source: false,
-                tags: true,
-            });
-        }
+        let mirrors = world::mirrors(&hc.spec.shared).fold(Mirrors::default(), Mirrors::mirror);
         let text = String::from_utf8(data.0).context("the pull secret is not text")?;
         Shelf::new(&text, mirrors).await.with_context(|| format!("Secret {namespace}/{name}"))
     }

@@ -138,7 +138,7 @@ impl Outside {
         let namespace = hcp.metadata.namespace.as_deref().unwrap_or_default();
         let text = self.secret(namespace, "pull-secret", ".dockerconfigjson").await?;
         let logins = text.map(|t| Logins::parse(&t)).transpose()?;
-        Ok(self.registry.release(facts::image(hcp), logins).await?)
+        Ok(self.registry.release(facts::image(hcp), logins, &hcp.spec.shared).await?)
     }
 
     /// A client with the identity whose credentials a CSI driver mounts; read each time, since they are renewed.

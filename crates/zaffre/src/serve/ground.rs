@@ -5,6 +5,7 @@ use super::observe::{self, Seen};
 use crate::cli::operators::Operator;
 use crate::output;
 use anyhow::{Context, bail};
+use apis::hypershift::shared::SharedSpec;
 use azure::oci::{Images, Logins, Mirrors};
 use azure::{Env, Http, HttpOptions, Timing};
 use control_plane::scope::Release;
@@ -128,8 +129,13 @@ impl Registry {
     }
 
     /// The release that an image is.
-    pub async fn release(&self, image: &str, logins: Option<Logins>) -> Result<Release, release::Error> {
-        Ok(self.look_up(image, logins).await?.release)
+    pub async fn release(
+        &self,
+        image: &str,
+        logins: Option<Logins>,
+        shared: &SharedSpec,
+    ) -> Result<Release, release::Error> {
+        Ok(self.look_up(image, logins, shared).await?.release)
     }
 
     /// The same, with what its machines are and boot from.
@@ -137,8 +143,9 @@ impl Registry {
         &self,
         image: &str,
         logins: Option<Logins>,
+        shared: &SharedSpec,
     ) -> Result<hypershift::Payload, release::Error> {
-        let mut images = self.images.clone();
+        let mut images = self.images.clone().mirrored(world::mirrors(shared));
         if let Some(logins) = logins {
             images = images.logins(logins);
         }

@@ -185,14 +185,14 @@ async fn own_api(client: &Client) -> anyhow::Result<Vec<String>> {
 impl Surroundings for Outside {
     fn release<'a>(
         &'a self,
-        _: &'a HostedCluster,
+        cluster: &'a HostedCluster,
         image: &'a str,
         pull_secret: &'a [u8],
     ) -> BoxFuture<'a, Result<Payload, NoRelease>> {
         Box::pin(async move {
             let logins = Logins::parse(&String::from_utf8_lossy(pull_secret));
             let logins = logins.map_err(|e| NoRelease::Invalid(chain(&e).to_string()))?;
-            match self.registry.look_up(image, Some(logins)).await {
+            match self.registry.look_up(image, Some(logins), &cluster.spec.shared).await {
                 Ok(payload) => Ok(payload),
                 Err(e) if e.is_final() => Err(NoRelease::Invalid(chain(&e).to_string())),
                 Err(e) => Err(NoRelease::Unreachable(chain(&e).to_string())),
