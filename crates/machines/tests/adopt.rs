@@ -131,6 +131,12 @@ async fn sets_of_the_same_template_are_taken_over_from_others() {
     assert_eq!(sets[0].data["spec"]["selector"]["matchLabels"]["machine-template-hash"], "2953871470-x9k2q");
     // Another template is another set, as ever.
     w.template(NS, "t9", json!({"vmSize": "Standard_D8s_v5"})).await;
-    w.patch(&kinds::DEPLOYMENT, NS, "pool", json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "t9"}}}}})).await;
+    w.patch(
+        &kinds::DEPLOYMENT,
+        NS,
+        "pool",
+        json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "t9"}}}}}),
+    )
+    .await;
     w.until(&kinds::SET, NS, "another set", |all| all.len() == 2).await;
 }

@@ -35,7 +35,8 @@ impl Drop for World {
 async fn start() -> World {
     let server = ApiServer::start(Config::memory()).await.unwrap();
     let client = server.client();
-    let machines = apis::crds().into_iter().find(|c| c.metadata.name.as_deref() == Some("machines.cluster.x-k8s.io"));
+    let machines =
+        apis::crds().into_iter().find(|c| c.metadata.name.as_deref() == Some("machines.cluster.x-k8s.io"));
     let crd = serde_json::from_value(serde_json::to_value(machines.unwrap()).unwrap()).unwrap();
     CRDS.api(&client, "").create(&PostParams::default(), &crd).await.unwrap();
     let ns = json!({"metadata": {"name": NS}});

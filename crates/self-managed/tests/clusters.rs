@@ -192,7 +192,11 @@ fn a_first_pool_has_a_zone_and_a_subnet_of_its_own() {
         let all = cluster(line).objects(&inputs(&samples::workload())).unwrap();
         all.into_iter().find(|o| o["kind"] == "NodePool").unwrap()["spec"]["platform"]["azure"].clone()
     };
-    let (plain, own) = (pool(""), pool("--availability-zone 2 --nodepool-subnet-id /subscriptions/s/x/subnets/nodes"));
+    let (plain, own) =
+        (pool(""), pool("--availability-zone 2 --nodepool-subnet-id /subscriptions/s/x/subnets/nodes"));
     assert!(plain["availabilityZone"].is_null() && plain["subnetID"] != own["subnetID"]);
-    assert_eq!((own["availabilityZone"].as_str(), own["subnetID"].as_str()), (Some("2"), Some("/subscriptions/s/x/subnets/nodes")));
+    assert_eq!(
+        (own["availabilityZone"].as_str(), own["subnetID"].as_str()),
+        (Some("2"), Some("/subscriptions/s/x/subnets/nodes"))
+    );
 }

@@ -90,7 +90,10 @@ pub struct Plan<'a> {
 impl Plan<'_> {
     pub fn objects(self) -> Objects {
         let (hc, scope) = (self.hc, self.scope);
-        let mut out = Objects { namespace: vec![namespace::object(hc, self.uid, self.monitored)], ..Objects::default() };
+        let mut out = Objects {
+            namespace: vec![namespace::object(hc, self.uid, self.monitored)],
+            ..Objects::default()
+        };
         out.inputs = copies::objects(hc, self.inputs, self.found);
         out.inputs.extend(self.trusted.and_then(|t| copies::trusted(hc, t)));
         if scope.metrics == MetricsSet::Sre {

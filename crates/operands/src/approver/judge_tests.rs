@@ -58,15 +58,8 @@ fn decide_after(
     more: impl FnOnce(&mut Case<'_>),
 ) -> Verdict {
     let machines: Vec<_> = machines.iter().cloned().map(Arc::new).collect();
-    let mut case = Case {
-        request,
-        given,
-        machines: &machines,
-        nodes: 0,
-        is_node: false,
-        pending: 1,
-        now: at(NOW),
-    };
+    let mut case =
+        Case { request, given, machines: &machines, nodes: 0, is_node: false, pending: 1, now: at(NOW) };
     more(&mut case);
     judge(&case)
 }

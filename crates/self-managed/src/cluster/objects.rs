@@ -20,7 +20,12 @@ impl Args {
                 Some(base) => (base, format!("--base-domain {base}")),
                 None => {
                     let base = &inputs.infra.base_domain;
-                    (base, format!("--infra-json, whose baseDomain (--base-domain of `create infra`) is {base},"))
+                    (
+                        base,
+                        format!(
+                            "--infra-json, whose baseDomain (--base-domain of `create infra`) is {base},"
+                        ),
+                    )
                 }
             };
             self.not_above(external, base, &said)?;

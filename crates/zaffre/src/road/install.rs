@@ -3,6 +3,7 @@
 use super::apply::{Applier, named};
 use super::inputs;
 use super::reach;
+use super::shown::Shown;
 use crate::cli::road::{HelmArgs, InstallArgs, InstallHow, RenderArgs, TextFormat, UninstallArgs};
 use crate::output;
 use anyhow::{Context, bail};
@@ -139,10 +140,13 @@ async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::
     output::note(&format!("applied  {} definitions", made.len()));
     if wait {
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for definition in made {
+        let shown = Shown::new(true);
+        for (i, definition) in made.iter().enumerate() {
             let name = text(&definition["metadata"]["name"]);
+            shown.tell(i as u64, made.len() as u64, &format!("definition {name}"));
             until(&api, name, conditions::is_crd_established(), "definition").await?;
         }
+        drop(shown);
         output::note("ready    definitions are served");
     }
     Ok(())
@@ -162,7 +166,10 @@ async fn handed_over(applier: &Applier, objects: &Objects) -> anyhow::Result<()>
     let told = move |o: Option<&DynamicObject>| {
         o.is_some_and(|o| is_handed_over(o.data.get("status").unwrap_or(&Value::Null), generation))
     };
+    let shown = Shown::new(true);
+    shown.tell(0, 1, "ClusterAPI cluster: its operator leaves definitions to us");
     until(&api, "cluster", told, "ClusterAPI").await?;
+    drop(shown);
     output::note("ready    definitions of the Cluster API are left to us");
     Ok(())
 }
@@ -208,17 +215,30 @@ async fn resources(client: &Client, args: &Args, objects: &Objects, wait: bool) 
     }
     if wait && !args.development {
         let api: Api<Deployment> = Api::namespaced(client.clone(), &args.namespace);
+        let shown = Shown::new(true);
         let condition = |d: Option<&Deployment>| {
             let Some(d) = d else { return false };
             let wanted = d.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1);
+            let (there, what) = running(d);
+            shown.tell(there, wanted.unsigned_abs().into(), &what);
             d.status.as_ref().is_some_and(|s| {
                 s.observed_generation == d.metadata.generation && s.available_replicas.unwrap_or(0) >= wanted
             })
         };
         until(&api, "operator", condition, "Deployment").await?;
+        drop(shown);
         output::note("ready    the operator is available");
     }
     Ok(())
+}
+
+/// How many pods of a Deployment are available, and why not more, if it says.
+fn running(d: &Deployment) -> (u64, String) {
+    let status = d.status.clone().unwrap_or_default();
+    let why = status.conditions.into_iter().flatten().find(|c| c.status != "True").and_then(|c| c.message);
+    let what = why.map_or_else(String::new, |w| format!(": {w}"));
+    let there = status.available_replicas.unwrap_or(0).unsigned_abs();
+    (there.into(), format!("pods of Deployment operator are available{what}"))
 }
 
 fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
@@ -361,6 +381,9 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
         }
         gone += usize::from(applier.delete(definition).await?);
     }
+    if args.crds {
+        given_back(&applier, &definitions).await?;
+    }
     output::note(&format!("deleted  {gone} objects"));
     if !needed.is_empty() {
         output::note(&format!(
@@ -375,6 +398,20 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
     for home in homes {
         vanished(&client, home, &args.timeout).await?;
     }
+    Ok(())
+}
+
+/// What [`handed_over`] said is taken back, if we said it: its operator keeps its own definitions again. What others put on
+/// the list is theirs, and stays.
+async fn given_back(applier: &Applier, definitions: &[Value]) -> anyhow::Result<()> {
+    let mut object = handover(definitions);
+    if !applier.is_ours(&object).await? {
+        return Ok(());
+    }
+    // Fields that we applied and do not apply any more go.
+    object["spec"] = json!({});
+    applier.apply(&object).await?;
+    output::note("returned definitions of the Cluster API to whoever keeps them (ClusterAPI cluster)");
     Ok(())
 }
 

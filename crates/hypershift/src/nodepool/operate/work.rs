@@ -183,8 +183,7 @@ impl Pools {
         let mut hashes = self.in_use(look);
         hashes.insert(hash.to_owned());
         hashes.extend(look.target.as_ref().map(|t| t.rollout.hash.clone()));
-        let mut templates: BTreeSet<String> =
-            self.sources(look).iter().map(|w| w.template.clone()).collect();
+        let mut templates: BTreeSet<String> = self.sources(look).iter().map(|w| w.template.clone()).collect();
         templates.insert(refs.template.clone());
         let (chores, next) =
             secrets::janitor(name(np), &self.tokens(np, namespace), &hashes, self.operator.clock.now());
