@@ -202,7 +202,7 @@ mod tests {
             ("zaffre upgrade cluster demo --to 4.20.1 --timeout 5m", "--timeout", "--wait", "leave it out"),
             ("zaffre upgrade cluster demo", "--to", "--release-stream", "say which release"),
             ("zaffre upgrade nodepool demo --to 4.20.1 --release-image x", "--to", "--release-image", "once"),
-            ("zaffre azure faults add --throttle 3 --code X", "--code", "--status", "add --status"),
+            ("zaffre azure faults add --code X", "--code", "--status", "add --status"),
         ] {
             let text = told(line);
             assert!([first, second, way].iter().all(|w| text.contains(w)), "{line}: {text}");

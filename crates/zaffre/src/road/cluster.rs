@@ -1,7 +1,7 @@
 //! `zaffre create cluster azure`.
 
 use super::again::Tries;
-use super::apply::{Applier, named};
+use super::apply::{Applier, made_of, named};
 use super::releases::Shelf;
 use super::shown::Shown;
 use super::{inputs, reach, ssh};
@@ -32,7 +32,7 @@ const PATIENCE: &str = "30m";
 pub(super) const STREAM: &str = "4-stable-multi";
 
 pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
-    let ClusterArgs { management, source, account, mut what } = args;
+    let ClusterArgs { management, source, account, mut what, output: format } = args;
     what.render |= dry;
     what.check()?;
     let (subscription, tenant) = prereqs::account_names(&account)?;
@@ -60,6 +60,8 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
         None => Box::pin(made(&what, account)).await?,
     };
     let objects = what.objects(&read(&what, infra, subscription, tenant)?)?;
+    let infra_id = objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default().to_owned();
+    let applied = objects.iter().map(made_of).collect::<Vec<Value>>();
     apply(&client, &what, objects).await?;
     if what.wait {
         wait(&client, &what).await?;
@@ -67,6 +69,9 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
         let (name, namespace) = (&what.name, &what.namespace);
         output::note(&format!("watch it: zaffre explain hostedcluster {name} -n {namespace}"));
     }
+    let result = json!({"namespace": what.namespace, "name": what.name, "infraID": infra_id,
+        "rolledOut": what.wait, "applied": applied});
+    output::result(format, &result)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,6 @@
 //! `zaffre install`: definitions, then the rest; or the same as text.
 
-use super::apply::{Applier, named};
+use super::apply::{Applier, made_of, named};
 use super::inputs;
 use super::reach;
 use super::shown::Shown;
@@ -62,14 +62,18 @@ pub async fn install(args: InstallArgs) -> anyhow::Result<()> {
             let objects = args.what.objects(&read(&args.what)?)?;
             let client = reach(&args.management).await?;
             expected(&client, &objects).await?;
+            let (mut applied, mut skipped) = (Vec::new(), Vec::new());
             if args.install_scope != Scope::Resources {
                 let wait = args.wait_until_crds_established || args.install_scope == Scope::All;
-                definitions(&client, &objects, wait).await?;
+                applied.extend(definitions(&client, &objects, wait).await?);
             }
             if args.install_scope != Scope::Crds {
-                resources(&client, &args.what, &objects, args.wait_until_available).await?;
+                let (made, not) = resources(&client, &args.what, &objects, args.wait_until_available).await?;
+                applied.extend(made);
+                skipped.extend(not);
             }
-            Ok(())
+            let result = json!({"namespace": args.what.namespace, "applied": applied, "skipped": skipped});
+            output::result(args.output, &result)
         }
     }
 }
@@ -120,7 +124,7 @@ fn served_by(definition: &Value) -> Value {
 }
 
 /// All are tried before the first is changed.
-async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::Result<()> {
+async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::Result<Vec<Value>> {
     let applier = Applier::new(client.clone(), MANAGER).await?;
     let (others, ours): (Vec<&Value>, Vec<&Value>) =
         objects.definitions.iter().partition(|d| only_if_absent(d));
@@ -149,7 +153,7 @@ async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::
         drop(shown);
         output::note("ready    definitions are served");
     }
-    Ok(())
+    Ok(made.into_iter().map(made_of).collect())
 }
 
 /// Where somebody keeps definitions of the Cluster API as their release has them, they are told that these are ours, and
@@ -191,18 +195,27 @@ where
     }
 }
 
-async fn resources(client: &Client, args: &Args, objects: &Objects, wait: bool) -> anyhow::Result<()> {
+/// What was applied, and what was not.
+async fn resources(
+    client: &Client,
+    args: &Args,
+    objects: &Objects,
+    wait: bool,
+) -> anyhow::Result<(Vec<Value>, Vec<Value>)> {
     let applier = Applier::new(client.clone(), MANAGER).await?;
-    let mut skipped = Vec::new();
+    let (mut skipped, mut applied, mut not) = (Vec::new(), Vec::new(), Vec::new());
     for object in &objects.resources {
         if object["kind"] == "PriorityClass" {
             applier.create_if_absent(object).await?;
+            applied.push(made_of(object));
         } else if text(&object["apiVersion"]).starts_with("monitoring.coreos.com/")
             && !applier.is_served(object)
         {
             skipped.push(named(object));
+            not.push(made_of(object));
         } else {
             applier.apply(object).await?;
+            applied.push(made_of(object));
         }
     }
     output::note(&format!(
@@ -229,7 +242,7 @@ async fn resources(client: &Client, args: &Args, objects: &Objects, wait: bool) 
         drop(shown);
         output::note("ready    the operator is available");
     }
-    Ok(())
+    Ok((applied, not))
 }
 
 /// How many pods of a Deployment are available, and why not more, if it says.
@@ -348,7 +361,7 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
             left.join(", ")
         );
     }
-    let mut gone = 0;
+    let mut gone: Vec<Value> = Vec::new();
     let mut homes = Vec::new();
     let (mut needed, mut foreign) = (Vec::new(), Vec::new());
     for one in &resources {
@@ -366,7 +379,9 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
             continue;
         }
         let was_there = applier.delete(object).await?;
-        gone += usize::from(was_there);
+        if was_there {
+            gone.push(made_of(object));
+        }
         if was_there && object["kind"] == "Namespace" {
             homes.push(text(&object["metadata"]["name"]));
         }
@@ -379,12 +394,14 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
             }
             continue;
         }
-        gone += usize::from(applier.delete(definition).await?);
+        if applier.delete(definition).await? {
+            gone.push(made_of(definition));
+        }
     }
     if args.crds {
         given_back(&applier, &definitions).await?;
     }
-    output::note(&format!("deleted  {gone} objects"));
+    output::note(&format!("deleted  {} objects", gone.len()));
     if !needed.is_empty() {
         output::note(&format!(
             "kept     {}: {} cannot do without; run it again when they are gone",
@@ -398,7 +415,8 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
     for home in homes {
         vanished(&client, home, &args.timeout).await?;
     }
-    Ok(())
+    let kept: Vec<String> = needed.into_iter().chain(foreign).collect();
+    output::result(args.output, &json!({"deleted": gone, "kept": kept}))
 }
 
 /// What [`handed_over`] said is taken back, if we said it: its operator keeps its own definitions again. What others put on
