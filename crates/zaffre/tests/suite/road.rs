@@ -282,7 +282,7 @@ async fn definitions_that_somebody_else_keeps_are_handed_over() {
     }
     assert!(ours.iter().all(|n| n.ends_with(".cluster.x-k8s.io")), "{ours:?}");
     // What was said is taken back with the definitions.
-    let said = tokio::task::block_in_place(|| Desk { dir: dir.path() }.exits(0, "uninstall --crds"));
+    let said = tokio::task::block_in_place(|| Desk { dir: dir.path() }.exits(0, "uninstall --crds -o json"));
     assert!(said.contains("returned definitions of the Cluster API"), "{said}");
     let left = told_last.get("cluster").await.unwrap();
     assert!(left.data["spec"]["unmanagedCustomResourceDefinitions"].is_null(), "{}", left.data);
