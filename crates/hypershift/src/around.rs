@@ -89,6 +89,11 @@ pub trait Surroundings: Send + Sync + 'static {
         false
     }
 
+    /// Whether the platform's Prometheus looks at control planes too, not at the operator alone.
+    fn monitored(&self) -> bool {
+        false
+    }
+
     /// Image of the router that is shared by public clusters of the managed flavour. None: there is no such router, and
     /// Routes lead to the management cluster's own.
     fn shared_ingress(&self) -> Option<String> {

@@ -1,10 +1,14 @@
 //! What rolls nodes: everything that users see in them, and nothing else.
 
-use crate::pools::cluster;
-use apis::hypershift::HostedCluster;
+use crate::pools::{cluster, pool};
+use crate::world::{boot_images, release};
+use apis::hypershift::{HostedCluster, NodePool};
+use hypershift::Payload;
 use hypershift::inputs::Given;
 use hypershift::nodepool::config::{self, Sort, Way};
+use hypershift::nodepool::machines::{self, Fleet, Has, Refs};
 use hypershift::nodepool::rollout::{Rollout, Wish};
+use hypershift::nodepool::template;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -14,6 +18,8 @@ use std::sync::Arc;
 struct Whole {
     hc: Value,
     maps: Vec<(String, String)>,
+    /// What the node tuning operator made.
+    tuned: Vec<Value>,
     ssh: String,
     version: String,
     host: String,
@@ -38,7 +44,7 @@ impl Whole {
             hc: &hc,
             way: &way,
             manifests: &manifests,
-            tuned: &[],
+            tuned: &self.tuned,
             ssh_key: Some(&self.ssh),
             version: &self.version,
             proxy_image: &self.image,
@@ -77,6 +83,7 @@ fn whole() -> impl Strategy<Value = Whole> {
             Whole {
                 hc,
                 maps,
+                tuned: Vec::new(),
                 ssh,
                 version: version.into(),
                 host: "20.1.2.3".into(),
@@ -131,6 +138,7 @@ fn seen(w: &Whole, which: usize, word: &str) -> Option<Whole> {
         }
         9 => w.hc["spec"]["imageContentSources"] = json!([{"source": word, "mirrors": ["m.example"]}]),
         10 => w.host = format!("api.{word}.example"),
+        11 => w.tuned.push(serde_saphyr::from_str(&machine_config(&format!("50-nto-{word}"), word)).unwrap()),
         _ => return None,
     }
     Some(w)
@@ -148,7 +156,7 @@ proptest! {
             let r = other.rollout();
             prop_assert_eq!((&r.hash, &r.config), (&base.hash, &base.config), "change {} is nobody's business", i);
         }
-        for i in 0..11 {
+        for i in 0..12 {
             // Some need a configuration to change.
             let Some(other) = seen(&w, i, &word) else { continue };
             let r = other.rollout();
@@ -163,6 +171,72 @@ proptest! {
         // A newer image of ours reaches whoever boots next.
         let image = unseen(&w, 0, &word).unwrap();
         prop_assert_ne!(image.rollout().payload, base.payload);
+    }
+}
+
+/// A pool after a change, as far as it rolls machines: what they are cloned from and what they boot with. Timeouts are no
+/// part of it: Cluster API changes them in place.
+fn rolls(change: impl FnOnce(&mut Value)) -> (String, Value) {
+    let hc: HostedCluster = serde_json::from_value(cluster()).unwrap();
+    let np: NodePool = serde_json::from_value(pool("np", change)).unwrap();
+    let azure = np.spec.platform.azure.as_ref().unwrap();
+    let payload = Payload { release: release("4.20.3"), arch: None, boot: boot_images("4.20.3") };
+    let image = template::image(azure, np.spec.arch, &payload).unwrap();
+    let machine = template::object(&hc, &np, template::machine(&hc, azure, image));
+    let name = machine["metadata"]["name"].as_str().unwrap().to_owned();
+    let refs = Refs {
+        data_secret: "user-data-np-12345678".into(),
+        template: name.clone(),
+        version: "4.20.3".into(),
+    };
+    let fleet = Fleet { size: machines::replicas(&np, None), most: None, has: &Has::Nothing };
+    let mut template = machines::deployment(&hc, &np, &fleet, &refs)["spec"]["template"]["spec"].take();
+    for free in ["nodeDrainTimeout", "nodeVolumeDetachTimeout", "nodeDeletionTimeout"] {
+        template.as_object_mut().map(|t| t.remove(free));
+    }
+    (name, template)
+}
+
+#[test]
+fn machines_are_rolled_by_what_they_are_and_by_nothing_around_them() {
+    let base = rolls(|_| {});
+    let around: [(&str, fn(&mut Value)); 8] = [
+        ("labels", |o| o["spec"]["nodeLabels"] = json!({"team": "blue"})),
+        ("taints", |o| o["spec"]["taints"] = json!([{"key": "a", "value": "b", "effect": "NoSchedule"}])),
+        ("timeouts", |o| {
+            o["spec"]["nodeDrainTimeout"] = json!("10m");
+            o["spec"]["nodeVolumeDetachTimeout"] = json!("5m");
+        }),
+        ("replicas", |o| o["spec"]["replicas"] = json!(7)),
+        ("autoscaling", |o| {
+            o["spec"].as_object_mut().unwrap().remove("replicas");
+            o["spec"]["autoScaling"] = json!({"min": 1, "max": 5});
+        }),
+        ("repair", |o| o["spec"]["management"]["autoRepair"] = json!(false)),
+        ("steps", |o| {
+            o["spec"]["management"]["replace"] =
+                json!({"strategy": "RollingUpdate", "rollingUpdate": {"maxSurge": 3}})
+        }),
+        ("notes", |o| o["metadata"]["annotations"] = json!({"example.com/mine": "x"})),
+    ];
+    for (what, change) in around {
+        assert_eq!(rolls(change), base, "{what}");
+    }
+    let of_it: [(&str, fn(&mut Value)); 5] = [
+        ("size", |o| o["spec"]["platform"]["azure"]["vmSize"] = json!("Standard_D8s_v5")),
+        ("disk", |o| o["spec"]["platform"]["azure"]["osDisk"]["sizeGiB"] = json!(200)),
+        ("zone", |o| o["spec"]["platform"]["azure"]["availabilityZone"] = json!("2")),
+        ("diagnostics", |o| {
+            o["spec"]["platform"]["azure"]["diagnostics"] = json!({"storageAccountType": "Managed"})
+        }),
+        ("subnet", |o| {
+            let subnet = &mut o["spec"]["platform"]["azure"]["subnetID"];
+            *subnet = json!(subnet.as_str().unwrap().replace("subnets/default", "subnets/other"));
+        }),
+    ];
+    for (what, change) in of_it {
+        let (name, _) = rolls(change);
+        assert_ne!(name, base.0, "{what}");
     }
 }
 

@@ -62,6 +62,7 @@ fn of_release(hc: Value, machinery: Machinery, version: &str) -> Vec<Value> {
         plane,
         endpoint: &json!({"host": "20.1.2.3", "port": 7443}),
         uid: Some(1234),
+        monitored: false,
         machines: true,
         machinery,
         materials: &Nothing,
@@ -96,6 +97,17 @@ fn a_manager_is_told_what_its_release_knows() {
         let all = [checks, phases[0].as_str(), phases[1].as_str()];
         assert_eq!(more, &all[..known], "{version}");
     }
+}
+
+/// `install --platform-monitoring All`.
+#[test]
+fn a_namespace_says_whether_the_platform_looks_into_it() {
+    let hc: HostedCluster = serde_json::from_value(samples::self_managed()).unwrap();
+    let label = |monitored| {
+        let o = plan::namespace::object(&hc, None, monitored);
+        o["metadata"]["labels"]["openshift.io/cluster-monitoring"].clone()
+    };
+    assert_eq!((label(true), label(false)), (json!("true"), Value::Null));
 }
 
 #[test]

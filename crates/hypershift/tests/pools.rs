@@ -264,6 +264,43 @@ async fn users_roll_nodes_and_tokens_outlive_the_roll() {
     );
 }
 
+/// The ignition server draws tokens anew and authorities are renewed, whatever holds a pool: new machines of it must join.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_is_held_still_boots_machines() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    let w = w.with_cluster().await;
+    w.create(&kinds::POOL, pool("np", |_| {})).await;
+    let secret = data_secret(&w.md("np", "being", |_| true).await);
+    w.settle("np").await;
+    w.pool_condition("np", "Ready", "True").await;
+    let token = w.secrets("token-np-").await[0].metadata.name.clone().unwrap();
+    let shows = async |drawn: &str, ca: &str| {
+        w.patch(&kinds::SECRET, NS, &token, json!({"stringData": {"token": drawn}})).await;
+        w.patch(&kinds::CONFIG_MAP, NS, "root-ca", json!({"data": {"ca.crt": ca}})).await;
+        let bearer = format!("Bearer {}", STANDARD.encode(drawn));
+        let source = format!("data:text/plain;base64,{}", STANDARD.encode(ca));
+        w.until(&kinds::SECRET, NS, &secret, "the new token and authority", |o| {
+            o.is_some_and(|o| {
+                let stub: Value = serde_json::from_str(&decoded(o, "value")).unwrap();
+                let i = &stub["ignition"];
+                i["config"]["merge"][0]["httpHeaders"][0]["value"] == bearer.as_str()
+                    && i["security"]["tls"]["certificateAuthorities"][0]["source"] == source.as_str()
+            })
+        })
+        .await;
+    };
+    // A configuration that nobody can read: no other machines, but more of the same.
+    w.patch(&kinds::POOL, "clusters", "np", json!({"spec": {"config": [{"name": "absent"}]}})).await;
+    w.pool_condition("np", "ValidMachineConfig", "False").await;
+    shows("drawn-anew", "another authority").await;
+    // The same where nothing at all is done to machines.
+    w.patch(&kinds::POOL, "clusters", "np", json!({"spec": {"nodeDrainTimeout": "soon"}})).await;
+    w.pool_condition("np", "ValidMachineTemplate", "False").await;
+    shows("drawn-once-more", "a third authority").await;
+    assert_eq!(data_secret(&w.md("np", "being", |_| true).await), secret);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_version_that_the_cluster_does_not_support_is_not_rolled() {
     let w = World::start().await.with_inputs().await;

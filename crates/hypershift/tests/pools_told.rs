@@ -378,3 +378,33 @@ async fn what_nodes_could_not_boot_with_is_found() {
         "{text}"
     );
 }
+
+/// A control plane that has not said yet where ignition is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_waits_until_ignition_has_a_place() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    let w = w.with_cluster().await;
+    // Nobody publishes it, and no plane tells of it.
+    let mut other = cluster();
+    other["metadata"]["name"] = json!("young");
+    other["spec"]["infraID"] = json!("young-x7k2p");
+    for service in other["spec"]["services"].as_array_mut().unwrap() {
+        if let Some(route) = service["servicePublishingStrategy"]["route"].as_object_mut() {
+            route["hostname"] =
+                json!(route["hostname"].as_str().unwrap_or_default().replace("demo", "young"));
+        }
+    }
+    w.create(&kinds::CLUSTER, other).await;
+    w.create(&kinds::POOL, pool("early", |o| o["spec"]["clusterName"] = json!("young"))).await;
+    let o = w
+        .until(&kinds::POOL, "clusters", "early", "IgnitionEndpointMissing", |o| {
+            o.is_some_and(|o| {
+                condition(o, "IgnitionEndpointAvailable")["reason"] == "IgnitionEndpointMissing"
+            })
+        })
+        .await
+        .unwrap();
+    let said = condition(&o, "IgnitionEndpointAvailable")["message"].as_str().unwrap();
+    assert!(said.contains("status.ignitionEndpoint"), "{said}");
+}

@@ -53,6 +53,8 @@ pub mod annotation {
     pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";
     pub const CLONED_FROM_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
     pub const REVISION: &str = "machinedeployment.clusters.x-k8s.io/revision";
+    /// Ours: since when the Node of a machine that is gone is to be removed.
+    pub const NODE_REMOVAL: &str = "machines.zaffre.io/node-removal-began";
     pub const EXCLUDE_DRAIN: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
     pub const EXCLUDE_DETACH: &str = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach";
     /// Prefixes: as long as such an annotation is on a machine, its deletion waits.

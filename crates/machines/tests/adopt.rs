@@ -99,3 +99,44 @@ async fn regions_without_zones_get_a_set_that_goes_with_its_last_machine() {
     w.until(&kinds::DEPLOYMENT, NS, "its end", |all| all.is_empty()).await;
     assert_eq!(w.leaks(), BTreeSet::new());
 }
+
+/// Upstream's controllers hash templates otherwise. Whoever takes over from them takes their set for what it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sets_of_the_same_template_are_taken_over_from_others() {
+    let w = World::start().await;
+    let running = w.operate();
+    w.create(&kinds::DEPLOYMENT, World::pool(NS, 2)).await;
+    w.settled(NS, 2).await;
+    drop(running);
+    let set = w.all(&kinds::SET, NS).await.remove(0).metadata.name.unwrap();
+    let theirs = json!({"machine-template-hash": "2953871470-x9k2q"});
+    let patch = json!({"metadata": {"labels": theirs}, "spec": {"selector": {"matchLabels": theirs},
+        "template": {"metadata": {"labels": theirs}}}});
+    w.patch(&kinds::SET, NS, &set, patch).await;
+    let names = |all: Vec<kube::core::DynamicObject>| -> BTreeSet<String> {
+        all.into_iter().map(|m| m.metadata.name.unwrap()).collect()
+    };
+    let before = names(w.all(&kinds::MACHINE, NS).await);
+    for name in &before {
+        w.patch(&kinds::MACHINE, NS, name, json!({"metadata": {"labels": theirs}})).await;
+    }
+    let _running = w.operate();
+    // It works on it: a size is followed, in the same set, by one more machine.
+    w.patch(&kinds::DEPLOYMENT, NS, "pool", json!({"spec": {"replicas": 3}})).await;
+    w.settled(NS, 3).await;
+    let after = names(w.all(&kinds::MACHINE, NS).await);
+    assert!(before.is_subset(&after) && after.len() == 3, "{before:?} {after:?}");
+    let sets = w.all(&kinds::SET, NS).await;
+    assert_eq!(names(sets.clone()), BTreeSet::from([set]));
+    assert_eq!(sets[0].data["spec"]["selector"]["matchLabels"]["machine-template-hash"], "2953871470-x9k2q");
+    // Another template is another set, as ever.
+    w.template(NS, "t9", json!({"vmSize": "Standard_D8s_v5"})).await;
+    w.patch(
+        &kinds::DEPLOYMENT,
+        NS,
+        "pool",
+        json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "t9"}}}}}),
+    )
+    .await;
+    w.until(&kinds::SET, NS, "another set", |all| all.len() == 2).await;
+}

@@ -10,6 +10,14 @@ use std::sync::atomic::Ordering;
 
 const BUDGET: Kind = Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 
+const HOOKS: Kind = Kind::new(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+)
+.cluster_wide();
+
 fn going(all: &[DynamicObject], text: &str) -> bool {
     all.iter().any(|m| {
         let v2 = m.data["status"]["v1beta2"]["conditions"].as_array();
@@ -109,5 +117,30 @@ async fn a_guest_that_is_away_is_waited_for_unless_the_cluster_goes() {
     assert_eq!(w.sim.world().machines().len(), 1, "nothing is taken away under running pods");
     w.api(&kinds::CLUSTER, NS).delete("demo-x", &Default::default()).await.unwrap();
     w.until(&kinds::CLUSTER, NS, "its end", |all| all.is_empty()).await;
+    assert_eq!(w.leaks(), BTreeSet::new());
+}
+
+/// A drain may take longer than there is time for the Node; that counts from the first attempt to remove it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_not_left_behind_after_a_long_way_out() {
+    let w = World::start().await;
+    let _running = w.operate();
+    let node = one(&w, json!({"nodeDeletionTimeout": "4s"})).await;
+    let hook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/backup";
+    w.patch(&kinds::MACHINE, NS, &node, json!({"metadata": {"annotations": {hook: ""}}})).await;
+    shrink(&w).await;
+    w.until(&kinds::MACHINE, NS, "a hook", |all| going(all, "held by pre-terminate")).await;
+    // Longer than the Node is given.
+    tokio::time::sleep(std::time::Duration::from_millis(4500)).await;
+    // Nobody answers, so nothing is deleted.
+    let refuses = json!({"metadata": {"name": "refuses"}, "webhooks": [{"name": "refuses.example.com", "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 1, "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"], "operations": ["DELETE"]}]}]});
+    create(&w.guest.client(), &HOOKS, refuses).await.unwrap();
+    w.patch(&kinds::MACHINE, NS, &node, json!({"metadata": {"annotations": {hook: null}}})).await;
+    w.until(&kinds::MACHINE, NS, "an attempt", |all| going(all, "removing the node")).await;
+    w.guest_api(&HOOKS, "").delete("refuses", &Default::default()).await.unwrap();
+    w.until(&kinds::MACHINE, NS, "its end", |all| all.is_empty()).await;
+    assert!(w.guest_api(&kinds::NODE, "").get_opt(&node).await.unwrap().is_none(), "its Node goes, too");
     assert_eq!(w.leaks(), BTreeSet::new());
 }

@@ -1,6 +1,7 @@
 //! Components' identities put to use: a simulated Azure, a management cluster with nodes, and a guest that really runs.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::large_futures, reason = "a test fails by panicking")]
 
+mod approver;
 mod aro;
 mod encrypted;
 mod federated;

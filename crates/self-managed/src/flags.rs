@@ -28,7 +28,7 @@ impl Refused {
         Refused::Value { flag: flag.into(), value: value.into(), fix: fix.into() }
     }
 
-    pub(crate) fn missing(flag: &str, fix: &str) -> Refused {
+    pub fn missing(flag: &str, fix: &str) -> Refused {
         Refused::Missing { flag: flag.into(), fix: fix.into() }
     }
 }

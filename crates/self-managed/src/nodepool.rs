@@ -50,6 +50,12 @@ pub struct Machines {
     /// Size of the machines; Standard_D4s_v5 by default, Standard_D4ps_v5 on arm64
     #[arg(long, value_name = "SIZE")]
     pub instance_type: Option<String>,
+    /// Zone of the machines: 1, 2 or 3
+    #[arg(long, value_name = "ZONE", value_parser = ["1", "2", "3"])]
+    pub availability_zone: Option<String>,
+    /// Subnet of the machines (resource id); by default the cluster's
+    #[arg(long, value_name = "ID")]
+    pub nodepool_subnet_id: Option<String>,
     /// Size of the OS disk in GiB
     #[arg(long, value_name = "GIB", default_value_t = 120, value_parser = clap::value_parser!(i32).range(16..=32767))]
     pub root_disk_size: i32,
@@ -262,12 +268,6 @@ pub struct Args {
     /// How long volumes may take to leave a node; 0s for as long as they need
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub node_volume_detach_timeout: String,
-    /// Zone of the machines: 1, 2 or 3
-    #[arg(long, value_name = "ZONE", value_parser = ["1", "2", "3"])]
-    pub availability_zone: Option<String>,
-    /// Subnet of the machines (resource id); by default the cluster's
-    #[arg(long, value_name = "ID")]
-    pub nodepool_subnet_id: Option<String>,
     #[command(flatten)]
     pub machines: Machines,
     /// Print the object, change nothing
@@ -350,8 +350,8 @@ impl Args {
             auto_repair: self.auto_repair,
             drain: &self.node_drain_timeout,
             detach: &self.node_volume_detach_timeout,
-            zone: self.availability_zone.as_deref(),
-            subnet: self.nodepool_subnet_id.as_deref().unwrap_or(&owner.subnet),
+            zone: self.machines.availability_zone.as_deref(),
+            subnet: self.machines.nodepool_subnet_id.as_deref().unwrap_or(&owner.subnet),
             boot_image: "",
             paused: None,
         }))

@@ -53,4 +53,5 @@ async fn everything_rendered_is_accepted() {
             apply(&client, &known, object, true).await.unwrap_or_else(|e| panic!("{name}: {e}"));
         }
     }
+    apply(&client, &known, &samples::extra_pool().1, true).await.unwrap();
 }

@@ -21,15 +21,7 @@ fn what_flags_become() {
 
 #[test]
 fn one_more_pool() {
-    let owner = Owner {
-        release: "quay.example/release:4.19.3".into(),
-        subnet: "/the/clusters".into(),
-        payload_arch: "AMD64".into(),
-        name: "demo".into(),
-        platform: "Azure".into(),
-        ..Owner::default()
-    };
-    let object = pool("--name extra --cluster-name demo").object(&owner).unwrap();
+    let (owner, object) = samples::extra_pool();
     testkit::golden!("nodepool.yaml", &documents::joined(&[object]).unwrap());
     let refused = pool("--arch arm64").object(&owner).unwrap_err().to_string();
     assert!(refused.contains("--arch") && refused.contains("AMD64"), "{refused}");
@@ -98,12 +90,12 @@ fn flags_that_do_not_fit_together() {
         (
             "--base-domain example.com --external-dns-domain demo.example.com",
             "--external-dns-domain",
-            "demo.example.com",
+            "--base-domain example.com",
         ),
         (
             "--base-domain example.com --external-dns-domain example.com",
             "--external-dns-domain",
-            "demo.example.com",
+            "--base-domain example.com",
         ),
         ("--disable-multi-network", "--disable-multi-network", "--network-type Other"),
         ("--allocate-node-cidrs", "--allocate-node-cidrs", "--network-type Other"),
@@ -128,6 +120,7 @@ fn flags_that_do_not_fit_together() {
         ),
         ("--diagnostics-storage-account-uri https://x", "--diagnostics-storage-account-uri", "UserManaged"),
         ("--pausedUntil tomorrow", "--pausedUntil", "2030-01-02T15:04:05Z"),
+        ("--availability-zone 1 --availability-zones 1,2", "--availability-zone", "--availability-zones"),
     ];
     for (line, first, second) in with_infra {
         let said = cluster(line).check().expect_err(line).to_string();
@@ -137,6 +130,7 @@ fn flags_that_do_not_fit_together() {
         ("--render --release-image r --workload-identities-file w", "--render", "--infra-json"),
         ("--render-into f --release-image r --workload-identities-file w", "--render-into", "--infra-json"),
         ("--render --infra-json i", "--render", "--release-image"),
+        ("--render-into f --infra-json i", "--render-into needs", "--release-image"),
         ("--workload-identities-file w", "--base-domain", "--infra-json"),
         ("--base-domain example.com", "--workload-identities-file", "create iam azure"),
         (
@@ -155,6 +149,10 @@ fn flags_that_do_not_fit_together() {
         let said = bare_cluster(line).check().expect_err(line).to_string();
         assert!(said.contains(first) && said.contains(second), "{line}: {said}");
     }
+    // The file says the domain where no flag does.
+    let said = cluster("--external-dns-domain example.com").objects(&inputs(&samples::workload()));
+    let said = said.unwrap_err().to_string();
+    assert!(said.contains("--external-dns-domain") && said.contains("--infra-json"), "{said}");
     let said = samples::cluster("").objects(&{
         let mut files = inputs(&samples::workload());
         files.infra.kms_client_id = None;
@@ -185,4 +183,20 @@ fn infrastructure_that_is_none() {
     let json = serde_json::json!({"infraID": "a", "baseDomain": "b", "region": "c", "resourceGroupName": "d", "vnetID": "e",
         "subnetID": "f", "securityGroupID": "g", "workloadIdentities": {}, "new": 1});
     assert_eq!(Infra::read(&json.to_string()).unwrap().region, "c");
+}
+
+/// What `create nodepool azure` can say of machines, `create cluster azure` says of its first pool.
+#[test]
+fn a_first_pool_has_a_zone_and_a_subnet_of_its_own() {
+    let pool = |line: &str| {
+        let all = cluster(line).objects(&inputs(&samples::workload())).unwrap();
+        all.into_iter().find(|o| o["kind"] == "NodePool").unwrap()["spec"]["platform"]["azure"].clone()
+    };
+    let (plain, own) =
+        (pool(""), pool("--availability-zone 2 --nodepool-subnet-id /subscriptions/s/x/subnets/nodes"));
+    assert!(plain["availabilityZone"].is_null() && plain["subnetID"] != own["subnetID"]);
+    assert_eq!(
+        (own["availabilityZone"].as_str(), own["subnetID"].as_str()),
+        (Some("2"), Some("/subscriptions/s/x/subnets/nodes"))
+    );
 }

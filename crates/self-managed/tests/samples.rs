@@ -2,7 +2,9 @@
 
 use clap::Parser;
 use self_managed::infra::Infra;
+use self_managed::nodepool::Owner;
 use self_managed::{cluster, install, nodepool};
+use serde_json::Value;
 
 #[derive(Parser)]
 struct Line<A: clap::Args> {
@@ -161,4 +163,18 @@ pub fn lines() -> Vec<(&'static str, &'static str, String)> {
     .into_iter()
     .map(|(name, line, infra)| (name, Box::leak(format!("{line} {issuer}").into_boxed_str()) as &str, infra))
     .collect()
+}
+
+/// One more pool of a cluster that is there.
+pub fn extra_pool() -> (Owner, Value) {
+    let owner = Owner {
+        release: "quay.example/release:4.19.3".into(),
+        subnet: "/subscriptions/22222222-2222-2222-2222-222222222222/resourceGroups/demo-vnet/providers/Microsoft.Network/virtualNetworks/demo/subnets/default".into(),
+        payload_arch: "AMD64".into(),
+        name: "demo".into(),
+        platform: "Azure".into(),
+        ..Owner::default()
+    };
+    let object = pool("--name extra --cluster-name demo").object(&owner).unwrap();
+    (owner, object)
 }

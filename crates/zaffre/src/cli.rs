@@ -2,6 +2,7 @@
 
 pub mod azure;
 pub mod explain;
+pub mod fixes;
 pub mod operators;
 pub mod prereqs;
 pub mod road;

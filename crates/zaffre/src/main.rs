@@ -23,7 +23,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return refused(&e),
+    };
     output::logging(cli.verbose);
     match run(cli) {
         Ok(code) => code,
@@ -32,6 +35,18 @@ fn main() -> ExitCode {
             // Flags that do not fit together end as those that clap refuses.
             if e.is::<self_managed::Refused>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// What the parser does not take; where a rule on flags was broken, with the way out.
+fn refused(e: &clap::Error) -> ExitCode {
+    let words: Vec<String> = std::env::args_os().map(|w| w.to_string_lossy().into_owned()).collect();
+    match cli::fixes::explained(e, &words) {
+        Some(why) => {
+            output::error(&why.into());
+            ExitCode::from(USAGE)
+        }
+        None => e.exit(),
     }
 }
 

@@ -56,6 +56,11 @@ pub fn value(format: Format, v: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What a command made, for programs; people have read it as it went on.
+pub fn result(format: Format, v: &Value) -> anyhow::Result<()> {
+    if format == Format::Text { Ok(()) } else { value(format, v) }
+}
+
 /// One event of a run, for programs: a line of JSON, or a document of YAML.
 pub fn event(format: Shown, v: &Value) {
     match (format, serde_saphyr::to_string(v)) {

@@ -142,18 +142,33 @@ fn append(path: &Path, line: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// How az and zaffre speak to this Azure: whole commands, as docs/azure-simulator.md has them.
+fn how_to_az(env: Option<&Path>) -> Vec<String> {
+    let Some(env) = env else {
+        return vec!["  az: run it with --env-out env.sh, and this says the commands".to_owned()];
+    };
+    let env = env.display().to_string();
+    let here = if env.contains('/') { env } else { format!("./{env}") };
+    let lines = [
+        format!(". {here}{:<24}az and zaffre speak to this Azure", ""),
+        "az login --service-principal -u $AZURE_CLIENT_ID -p $AZURE_CLIENT_SECRET --tenant $AZURE_TENANT_ID"
+            .to_owned(),
+        "az group list -o table".to_owned(),
+    ];
+    lines.into_iter().map(|l| format!("  {l}")).collect()
+}
+
 /// What a reader can do next, to be copied.
 fn how_to(args: &UpArgs, sites: &[Site]) -> Vec<String> {
     let shown = |p: &Path| p.display().to_string();
-    let mut lines = vec![format!("  export KUBECONFIG={}", shown(&args.kubeconfig_out))];
+    let mut lines = vec![
+        format!("  export KUBECONFIG={}", shown(&args.kubeconfig_out)),
+        "  kubectl get nodes".to_owned(),
+    ];
     if sites.len() > 1 {
         lines.extend(sites.iter().map(|s| format!("  kubectl --context {:<24} {}", s.context, s.url)));
     }
-    if let Some(env) = &args.env_out {
-        let env = shown(env);
-        let here = if env.contains('/') { env } else { format!("./{env}") };
-        lines.push(format!("  . {here}{:<24}az and zaffre speak to this Azure", ""));
-    }
+    lines.extend(how_to_az(args.env_out.as_deref()));
     let releases = sites.first().map(|s| &s.world.cloud().releases).into_iter().flatten();
     lines.extend(releases.map(|(version, image)| format!("  release {version}  {image}")));
     let at = match &args.data_dir {
@@ -163,4 +178,19 @@ fn how_to(args: &UpArgs, sites: &[Site]) -> Vec<String> {
     };
     lines.push(format!("  zaffre down{at:<23} stops it"));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn az_is_told_in_whole_commands() {
+        let lines = how_to_az(Some(Path::new("env.sh"))).join("\n");
+        assert!(
+            lines.starts_with("  . ./env.sh")
+                && lines.contains("az login --service-principal -u $AZURE_CLIENT_ID")
+        );
+        assert!(how_to_az(None)[0].contains("--env-out"));
+    }
 }

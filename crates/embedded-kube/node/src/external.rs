@@ -107,17 +107,26 @@ impl ServingRequest {
 }
 
 impl Identity {
+    /// A key to ask with. It is kept before anybody is asked: who asks again with another is somebody else.
+    pub fn draw() -> Result<Secret, JoinError> {
+        Ok(Secret::new(KeyPair::generate().map_err(JoinError::Request)?.serialize_pem()))
+    }
+
     /// Asks for a client certificate and waits until somebody approved and signed it. Bound the wait from outside:
     /// a cluster without an approver never answers.
-    pub async fn request(bootstrap: &kube::Client, name: &str) -> Result<Identity, JoinError> {
-        let key = KeyPair::generate().map_err(JoinError::Request)?;
+    pub async fn request(
+        bootstrap: &kube::Client,
+        name: &str,
+        key_pem: &Secret,
+    ) -> Result<Identity, JoinError> {
+        let key = KeyPair::from_pem(key_pem.expose()).map_err(JoinError::Request)?;
         let csr = request(CertificateParams::default(), &key, name, SIGNER, "client auth")?;
         let all: Api<CertificateSigningRequest> = Api::all(bootstrap.clone());
         let made = all.create(&Default::default(), &csr).await.map_err(api("ask for a certificate"))?;
         let made_name = made.metadata.name.clone().unwrap_or_default();
         let cert = signed(&all, made, &made_name).await?;
         let cert_pem = String::from_utf8(cert).map_err(|_| JoinError::Certificate)?;
-        Ok(Identity { name: name.to_owned(), cert_pem, key_pem: Secret::new(key.serialize_pem()) })
+        Ok(Identity { name: name.to_owned(), cert_pem, key_pem: key_pem.clone() })
     }
 }
 

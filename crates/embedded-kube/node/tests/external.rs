@@ -35,10 +35,11 @@ async fn joins_beats_and_runs_pods() {
     let bootstrap = kit
         .server
         .client_as(User::new("system:bootstrap:abcdef", &["system:bootstrappers", "system:authenticated"]));
-    let refused = Identity::request(&bootstrap, "vm-1").await;
+    let key = Identity::draw().unwrap();
+    let refused = Identity::request(&bootstrap, "vm-1", &key).await;
     assert!(refused.is_err(), "nobody may ask without being allowed to");
     let admin = kit.server.client();
-    let (identity, ()) = tokio::join!(Identity::request(&admin, "vm-1"), sign(&kit));
+    let (identity, ()) = tokio::join!(Identity::request(&admin, "vm-1", &key), sign(&kit));
     let identity = identity.unwrap();
     assert!(identity.cert_pem.contains("BEGIN CERTIFICATE"));
     // From here on as the node, with what a node may do and no more, through the socket.

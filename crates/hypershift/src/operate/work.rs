@@ -97,6 +97,7 @@ impl Operator {
             plane: projection,
             endpoint: &status["controlPlaneEndpoint"],
             uid,
+            monitored: self.around.monitored(),
             machines,
             machinery: self.around.machinery(),
             materials: &materials,

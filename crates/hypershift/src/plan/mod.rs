@@ -79,6 +79,8 @@ pub struct Plan<'a> {
     /// `status.controlPlaneEndpoint` of the control plane.
     pub endpoint: &'a Value,
     pub uid: Option<i64>,
+    /// Whether the platform's Prometheus looks at it.
+    pub monitored: bool,
     /// Whether machines can be managed: the guest's API answers, or did.
     pub machines: bool,
     pub machinery: Machinery,
@@ -88,7 +90,10 @@ pub struct Plan<'a> {
 impl Plan<'_> {
     pub fn objects(self) -> Objects {
         let (hc, scope) = (self.hc, self.scope);
-        let mut out = Objects { namespace: vec![namespace::object(hc, self.uid)], ..Objects::default() };
+        let mut out = Objects {
+            namespace: vec![namespace::object(hc, self.uid, self.monitored)],
+            ..Objects::default()
+        };
         out.inputs = copies::objects(hc, self.inputs, self.found);
         out.inputs.extend(self.trusted.and_then(|t| copies::trusted(hc, t)));
         if scope.metrics == MetricsSet::Sre {

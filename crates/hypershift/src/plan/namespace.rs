@@ -24,8 +24,9 @@ pub fn free_uid(namespace: &str, taken: &BTreeSet<i64>) -> Option<i64> {
     (0..span).map(|i| UIDS.start() + (first + i) % span).find(|uid| !taken.contains(uid))
 }
 
-/// The namespace. `uid` where the management cluster is not OpenShift.
-pub fn object(hc: &HostedCluster, uid: Option<i64>) -> Value {
+/// The namespace. `uid` where the management cluster is not OpenShift; `monitored` if the platform's Prometheus is to look
+/// into it.
+pub fn object(hc: &HostedCluster, uid: Option<i64>, monitored: bool) -> Value {
     let level = naming::annotation(hc, annotation::POD_SECURITY_ADMISSION_LABEL_OVERRIDE);
     let level = level.filter(|l| LEVELS.contains(l)).unwrap_or(LEVELS[0]);
     let mut annotations = json!({annotation::HOSTED_CLUSTER: naming::key(hc)});
@@ -35,15 +36,19 @@ pub fn object(hc: &HostedCluster, uid: Option<i64>) -> Value {
     if let Some(id) = naming::annotation(hc, annotation::AZURE_RESOURCE_ID) {
         annotations[annotation::AZURE_RESOURCE_ID] = json!(id);
     }
+    let mut labels = json!({
+        label::HOSTED_CONTROL_PLANE: "true",
+        "pod-security.kubernetes.io/enforce": level,
+        "pod-security.kubernetes.io/audit": level,
+        "pod-security.kubernetes.io/warn": level,
+        "security.openshift.io/scc.podSecurityLabelSync": "false",
+    });
+    if monitored {
+        labels["openshift.io/cluster-monitoring"] = json!("true");
+    }
     json!({
         "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": naming::namespace(hc), "annotations": annotations, "labels": {
-            label::HOSTED_CONTROL_PLANE: "true",
-            "pod-security.kubernetes.io/enforce": level,
-            "pod-security.kubernetes.io/audit": level,
-            "pod-security.kubernetes.io/warn": level,
-            "security.openshift.io/scc.podSecurityLabelSync": "false",
-        }},
+        "metadata": {"name": naming::namespace(hc), "annotations": annotations, "labels": labels},
     })
 }
 

@@ -8,7 +8,7 @@ use crate::kinds::{self, annotation, finalizer, label};
 use crate::rollout::{self, Wish};
 use crate::text::{count, int, replicas, selector_text};
 use crate::words::{self, Word};
-use apis::capi::MachineDeploymentSpec;
+use apis::capi::{MachineDeploymentSpec, MachineSetSpec};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
@@ -40,6 +40,40 @@ fn fingerprint(spec: &MachineDeploymentSpec, after: Option<Timestamp>) -> String
     }
     let bytes = serde_json::to_vec(&template).unwrap_or_default();
     format!("{:08x}", xxhash_rust::xxh3::xxh3_64(&bytes) as u32)
+}
+
+/// A template as Cluster API compares them: who made a set from it, and by which hash, does not matter. Versions of the
+/// infrastructure's API are no difference.
+fn content(template: &impl serde::Serialize) -> Value {
+    let mut spec = json!(template);
+    for free in ["nodeDrainTimeout", "nodeVolumeDetachTimeout", "nodeDeletionTimeout", "readinessGates"] {
+        spec.as_object_mut().map(|t| t.remove(free));
+    }
+    for reference in ["/infrastructureRef", "/bootstrap/configRef"] {
+        if let Some(r) = spec.pointer_mut(reference).filter(|r| r.is_object()) {
+            let group = r["apiVersion"].as_str().and_then(|v| v.split_once('/')).map(|(g, _)| g.to_owned());
+            r["apiVersion"] = json!(group);
+        }
+    }
+    spec
+}
+
+/// The hash of the set that machines are to be in. Where none is of ours, somebody else may have made one of the same
+/// template (upstream's controllers, who hash otherwise): that is it, by its own hash, and nothing is rolled.
+fn hash_of(spec: &MachineDeploymentSpec, due: Option<Timestamp>, sets: &[Seen]) -> String {
+    let ours = fingerprint(spec, due);
+    if sets.iter().any(|s| is_of(s, &ours)) {
+        return ours;
+    }
+    let wanted = content(&spec.template.spec);
+    let same = |s: &&Seen| {
+        let template = typed::<MachineSetSpec>(s, "spec").map(|s| content(&s.template.spec));
+        // One from before a roll that was asked for is not what was asked for.
+        let late = due.is_none_or(|d| created(s) >= d);
+        late && s.metadata.deletion_timestamp.is_none() && template.is_ok_and(|t| t == wanted)
+    };
+    let theirs = sets.iter().find(same).and_then(|s| s.metadata.labels.as_ref()?.get(label::TEMPLATE_HASH));
+    theirs.filter(|h| !h.is_empty()).cloned().unwrap_or(ours)
 }
 
 /// The name of a set: the deployment's, cut so that machines' names fit in a host name.
@@ -82,7 +116,7 @@ impl Deployments {
         let spec: MachineDeploymentSpec = typed(&seen, "spec")?;
         let now = shared.clock.now();
         let due = spec.rollout_after.as_ref().map(crate::text::time);
-        let hash = fingerprint(&spec, due.filter(|d| *d <= now));
+        let hash = hash_of(&spec, due.filter(|d| *d <= now), &sets);
         let look = Look { seen, spec, sets, hash };
         let stood = self.roll(&look, now).await?;
         self.report(&look, now).await?;

@@ -8,7 +8,7 @@ use super::Shared;
 use super::guests::Guest;
 use super::machines::{excluded, hooks};
 use super::views::{Seen, cluster_of, name, namespace};
-use crate::kinds::annotation;
+use crate::kinds::{self, annotation};
 use crate::text::{after, go_duration};
 use apis::capi::MachineSpec;
 use apis::names::label;
@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
+use reconcile::Failure;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -208,27 +209,43 @@ async fn evict(client: Client, pod: Arc<Pod>) -> Option<String> {
 }
 
 /// Removes the Node of a machine that is gone. `true` when there is nothing more to do.
-pub async fn delete_node(shared: &Shared, machine: &Seen, spec: &MachineSpec) -> bool {
+///
+/// The time for it counts from the first attempt, which the machine is marked with: its drain may have taken longer than
+/// that, and a guest that is away for a moment must not leave a Node behind.
+pub async fn delete_node(shared: &Shared, machine: &Seen, spec: &MachineSpec) -> Result<bool, Failure> {
     let node = &machine.data["status"]["nodeRef"];
-    let Some(name_of_node) = node["name"].as_str() else { return true };
+    let Some(name_of_node) = node["name"].as_str() else { return Ok(true) };
     let cluster = shared.views.clusters.get(namespace(machine), cluster_of(machine));
     if cluster.is_none_or(|c| c.metadata.deletion_timestamp.is_some()) {
-        return true;
+        return Ok(true);
     }
-    let limit = spec.node_deletion_timeout.as_deref().or(Some("10s"));
-    // Its AzureMachine is gone at the latest ten seconds after somebody first looked.
-    let since = machine.metadata.deletion_timestamp.as_ref().map(crate::text::time).unwrap_or_default();
-    let up = expired(limit, since, shared.clock.now()).0;
-    let Ok(guest) = shared.guests.get(namespace(machine), &spec.cluster_name).await else { return up };
-    let nodes: Api<Node> = Api::all(guest.client.clone());
-    let exactly = Preconditions { uid: node["uid"].as_str().map(str::to_owned), resource_version: None };
-    match nodes.delete(name_of_node, &DeleteParams::default().preconditions(exactly)).await {
-        Ok(_) => true,
-        // Gone, or another machine's by now.
-        Err(kube::Error::Api(s)) if matches!(s.code, 404 | 409) => true,
-        Err(e) => {
-            tracing::warn!(machine = name(machine), node = name_of_node, error = %e, "cannot remove the node");
-            up
+    if let Ok(guest) = shared.guests.get(namespace(machine), &spec.cluster_name).await {
+        let nodes: Api<Node> = Api::all(guest.client.clone());
+        let exactly = Preconditions { uid: node["uid"].as_str().map(str::to_owned), resource_version: None };
+        match nodes.delete(name_of_node, &DeleteParams::default().preconditions(exactly)).await {
+            Ok(_) => return Ok(true),
+            // Gone, or another machine's by now.
+            Err(kube::Error::Api(s)) if matches!(s.code, 404 | 409) => return Ok(true),
+            Err(e) => {
+                tracing::warn!(machine = name(machine), node = name_of_node, error = %e, "cannot remove the node");
+            }
+        }
+    }
+    let now = shared.clock.now();
+    let notes = machine.metadata.annotations.as_ref();
+    match notes.and_then(|a| a.get(annotation::NODE_REMOVAL)?.parse::<Timestamp>().ok()) {
+        Some(since) => {
+            let limit = spec.node_deletion_timeout.as_deref().or(Some("10s"));
+            Ok(expired(limit, since, now).0)
+        }
+        None => {
+            let mark = crate::text::stamp(now);
+            shared
+                .change(&kinds::MACHINE, machine, |o| {
+                    o["metadata"]["annotations"][annotation::NODE_REMOVAL] = json!(mark);
+                })
+                .await?;
+            Ok(false)
         }
     }
 }

@@ -195,7 +195,7 @@ impl Machines {
                         .to_owned();
                 }
                 None => {
-                    gone = super::drain::delete_node(shared, seen, spec).await;
+                    gone = super::drain::delete_node(shared, seen, spec).await?;
                     (reason, message) = ("DeletingNode", "removing the node from the cluster".into());
                 }
             }

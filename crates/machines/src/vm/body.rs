@@ -163,6 +163,17 @@ fn managed(disk: Option<&ManagedDisk>) -> Value {
     out
 }
 
+/// How to read what a machine says while it boots, if Azure keeps that; otherwise how to have it kept. `boot` is the
+/// AzureMachine's `spec.diagnostics.boot`.
+pub fn console(boot: &Value) -> &'static str {
+    match boot["storageAccountType"].as_str() {
+        None | Some("" | "Disabled") => {
+            "its serial console would tell why, and is not kept: set spec.platform.azure.diagnostics.storageAccountType of the NodePool to Managed, and of machines that are made then it is read with az vm boot-diagnostics get-boot-log"
+        }
+        Some(_) => "its serial console tells why (az vm boot-diagnostics get-boot-log)",
+    }
+}
+
 fn os_disk(place: &Place, spec: &AzureMachineSpec) -> Value {
     let disk = &spec.os_disk;
     let mut out = json!({"name": place.os_disk.name(), "osType": disk.os_type, "createOption": "FromImage",

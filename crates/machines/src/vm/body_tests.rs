@@ -134,3 +134,14 @@ fn only_our_tags_make_something_ours() {
     }
     assert!(!place.is_ours(None));
 }
+
+#[test]
+fn the_console_is_named_only_where_azure_keeps_it() {
+    for kept in ["Managed", "UserManaged"] {
+        assert!(console(&json!({"storageAccountType": kept})).starts_with("its serial console tells"));
+    }
+    for none in [json!({"storageAccountType": "Disabled"}), Value::Null] {
+        let said = console(&none);
+        assert!(said.contains("is not kept") && said.contains("spec.platform.azure.diagnostics"), "{said}");
+    }
+}

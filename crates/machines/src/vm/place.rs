@@ -7,6 +7,9 @@ use apis::capz::azure_machine::AzureMachineSpec;
 use arm::{ResourceId, Tags};
 use std::collections::BTreeMap;
 
+/// Characters in the name of an availability set.
+const LONGEST: usize = 80;
+
 /// Where a machine and its parts are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
@@ -92,7 +95,7 @@ impl Place {
             vm: compute("virtualMachines", name)?,
             os_disk: compute("disks", &format!("{name}_OSDisk"))?,
             data_disks: data_disks.collect::<Result<_, _>>()?,
-            set: compute("availabilitySets", &format!("{cluster}_{owner}-as"))?,
+            set: compute("availabilitySets", &set_name(cluster, owner))?,
             interfaces,
             pool,
             tags: tags(name, spec, azure, cluster),
@@ -121,6 +124,18 @@ impl Place {
     }
 }
 
+/// As Cluster API's provider names it, as far as Azure's names go. What is cut off is told by a hash: two pools whose
+/// names begin alike have two sets.
+fn set_name(cluster: &str, owner: &str) -> String {
+    let whole = format!("{cluster}_{owner}-as");
+    if whole.len() <= LONGEST {
+        return whole;
+    }
+    let hash = format!("-{:08x}-as", xxhash_rust::xxh3::xxh3_64(whole.as_bytes()) as u32);
+    let cut: String = format!("{cluster}_{owner}").chars().take(LONGEST - hash.len()).collect();
+    format!("{cut}{hash}")
+}
+
 fn tags(name: &str, spec: &AzureMachineSpec, azure: &AzureClusterSpec, cluster: &str) -> Tags {
     let mut all: BTreeMap<String, String> = azure.additional_tags.clone().unwrap_or_default();
     all.extend(spec.additional_tags.clone().unwrap_or_default());
@@ -128,4 +143,20 @@ fn tags(name: &str, spec: &AzureMachineSpec, azure: &AzureClusterSpec, cluster: 
     all.insert(owner_tag(cluster), "owned".into());
     all.insert("sigs.k8s.io_cluster-api-provider-azure_role".into(), "node".into());
     Tags(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sets_fit_into_azure_and_stay_apart() {
+        assert_eq!(set_name("demo-x7k2p", "workers"), "demo-x7k2p_workers-as");
+        let cluster = "a".repeat(30);
+        let [one, other] = ["1", "2"].map(|n| set_name(&cluster, &format!("{}-{n}", "pool".repeat(15))));
+        assert!(one.len() == LONGEST && other.len() == LONGEST && one != other, "{one} {other}");
+        assert!(one.starts_with(&cluster) && one.ends_with("-as"));
+        let longest = "p".repeat(LONGEST - cluster.len() - "_-as".len());
+        assert_eq!(set_name(&cluster, &longest), format!("{cluster}_{longest}-as"));
+    }
 }

@@ -144,9 +144,7 @@ impl Kind {
             }
             Kind::Taken => "rename or remove it, or delete this Machine so that another gets another name",
             Kind::Bootstrap => "what nodes boot with must be in the Secret's key value and at most 64 KiB",
-            Kind::Provisioning => {
-                "read the machine's serial console (az vm boot-diagnostics get-boot-log); the Machine is not tried again: delete it, or let autoRepair replace it"
-            }
+            Kind::Provisioning => "the Machine is not tried again: delete it, or let autoRepair replace it",
             Kind::Unreachable => "is there a way from here to Azure's management endpoint?",
             Kind::Invalid => "correct the AzureMachineTemplate (the NodePool's platform.azure)",
             Kind::Other => "",

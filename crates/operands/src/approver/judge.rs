@@ -3,6 +3,7 @@
 use super::Request;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ const BOOTSTRAPPER: &str = "system:serviceaccount:openshift-machine-config-opera
 const BOOTSTRAPPERS: &str = "system:serviceaccounts:openshift-machine-config-operator";
 /// A request that waits for longer is not looked at: whoever still wants it asks again.
 const OLD: SignedDuration = SignedDuration::from_hours(1);
-/// A machine becomes a node within this time, or not at all.
+/// A machine becomes a node within this time after it stands, or not at all.
 const BIRTH: SignedDuration = SignedDuration::from_hours(2);
 /// Clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_secs(10);
@@ -26,6 +27,8 @@ const SPARE: usize = 100;
 pub struct MachineFact {
     pub name: String,
     pub made: Timestamp,
+    /// Since when it stands: Azure may have kept it waiting for long (quota, allocation).
+    pub stands: Option<Timestamp>,
     /// Names in lower case.
     pub names: BTreeSet<String>,
     pub addresses: BTreeSet<IpAddr>,
@@ -39,6 +42,7 @@ impl MachineFact {
         let mut fact = MachineFact {
             name: o.metadata.name.clone().unwrap_or_default(),
             made: o.metadata.creation_timestamp.as_ref().map(|t| t.0).unwrap_or_default(),
+            stands: stands(status),
             node: status["nodeRef"]["name"].as_str().map(str::to_owned),
             deleting: o.metadata.deletion_timestamp.is_some(),
             ..MachineFact::default()
@@ -57,9 +61,36 @@ impl MachineFact {
     }
 }
 
+/// Since when a Machine's infrastructure is ready, if it says so.
+fn stands(status: &Value) -> Option<Timestamp> {
+    let lists = [&status["conditions"], &status["v1beta2"]["conditions"]];
+    let all = lists.into_iter().filter_map(|l| l.as_array()).flatten();
+    let ready = all.filter(|c| c["type"] == "InfrastructureReady" && c["status"] == "True");
+    ready.filter_map(|c| c["lastTransitionTime"].as_str()?.parse().ok()).max()
+}
+
+/// An identity that was given to a machine: for which node, to whose key, and when that asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub node: String,
+    pub key: Vec<u8>,
+    pub made: Timestamp,
+}
+
+impl Given {
+    /// Of a request that is or will be approved; nothing if it is none of a machine that wants to be a node.
+    pub fn of(request: &Request) -> Option<Given> {
+        let first = request.signer == CLIENT && request.username == BOOTSTRAPPER;
+        let node = request.node().filter(|_| first)?.to_owned();
+        Some(Given { node, key: request.key.clone(), made: request.made })
+    }
+}
+
 /// Everything that counts.
 pub struct Case<'a> {
     pub request: &'a Request,
+    /// Identities that were given, to whomever.
+    pub given: &'a [Given],
     pub machines: &'a [Arc<MachineFact>],
     /// How many nodes there are.
     pub nodes: usize,
@@ -143,11 +174,20 @@ fn client(case: &Case<'_>, node: &str) -> Result<String, String> {
         return Err(format!("Machine {} is being deleted", machine.name));
     }
     let from = machine.made.checked_sub(SKEW).unwrap_or(Timestamp::MIN);
-    let to = machine.made.checked_add(BIRTH).unwrap_or(Timestamp::MAX);
+    let stands = machine.stands.map_or(machine.made, |s| s.max(machine.made));
+    let to = stands.checked_add(BIRTH).unwrap_or(Timestamp::MAX);
     if r.made < from || r.made > to {
         return Err(format!(
-            "the request of {} was not made within two hours of Machine {} ({})",
+            "the request of {} was not made within two hours of Machine {} (made {}, stands since {stands})",
             r.made, machine.name, machine.made
+        ));
+    }
+    // One that is older was for another machine of that name.
+    let other = |g: &&Given| g.node == node && g.made >= from && g.key != r.key;
+    if let Some(given) = case.given.iter().find(other) {
+        return Err(format!(
+            "the identity of {node} was given to another key, asked for at {}; an identity is given once. A machine that starts again asks with the key on its disk: one whose disk was replaced before it joined is to be deleted (Machine {}), and another takes its place",
+            given.made, machine.name
         ));
     }
     Ok(machine.name.clone())

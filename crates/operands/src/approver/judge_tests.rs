@@ -30,6 +30,7 @@ fn client_request() -> Request {
         common_name: "system:node:workers-x7".into(),
         organizations: vec!["system:nodes".into()],
         made: at("2026-01-01T00:59:00Z"),
+        key: b"mine".to_vec(),
         ..Request::default()
     }
 }
@@ -47,8 +48,18 @@ fn serving_request() -> Request {
 }
 
 fn decide(request: &Request, machines: &[MachineFact], more: impl FnOnce(&mut Case<'_>)) -> Verdict {
+    decide_after(&[], request, machines, more)
+}
+
+fn decide_after(
+    given: &[Given],
+    request: &Request,
+    machines: &[MachineFact],
+    more: impl FnOnce(&mut Case<'_>),
+) -> Verdict {
     let machines: Vec<_> = machines.iter().cloned().map(Arc::new).collect();
-    let mut case = Case { request, machines: &machines, nodes: 0, is_node: false, pending: 1, now: at(NOW) };
+    let mut case =
+        Case { request, given, machines: &machines, nodes: 0, is_node: false, pending: 1, now: at(NOW) };
     more(&mut case);
     judge(&case)
 }
@@ -90,6 +101,46 @@ fn an_identity_is_given_once() {
     let joined = MachineFact { node: Some("workers-x7".into()), ..machine() };
     refused(decide(&client_request(), &[joined], |_| {}), "already is node");
     refused(decide(&client_request(), &[machine()], |c| c.is_node = true), "exists already");
+}
+
+#[test]
+fn an_identity_is_given_to_one_key() {
+    let given = |key: &[u8], made: &str| {
+        let request = Request { key: key.to_vec(), made: at(made), ..client_request() };
+        vec![Given::of(&request).unwrap()]
+    };
+    // Between approval and the Node: a second key is a stranger's, whoever of the two is right.
+    let theirs = given(b"theirs", "2026-01-01T00:58:00Z");
+    refused(decide_after(&theirs, &client_request(), &[machine()], |_| {}), "given to another key");
+    // The same key asks again after a restart.
+    let mine = given(b"mine", "2026-01-01T00:58:00Z");
+    let good = Verdict::Approve("workers-x7".into());
+    assert_eq!(decide_after(&mine, &client_request(), &[machine()], |_| {}), good);
+    // An identity of a machine that had the name before says nothing of this one.
+    let before = given(b"theirs", "2026-01-01T00:30:00Z");
+    assert_eq!(decide_after(&before, &client_request(), &[machine()], |_| {}), good);
+    let other = vec![Given { node: "workers-y8".into(), ..theirs[0].clone() }];
+    assert_eq!(decide_after(&other, &client_request(), &[machine()], |_| {}), good);
+    // What a node asks for later is no bootstrap, and holds nothing up.
+    assert_eq!(Given::of(&serving_request()), None);
+    assert_eq!(decide_after(&theirs, &serving_request(), &[machine()], |_| {}), good);
+}
+
+#[test]
+fn time_counts_from_when_a_machine_stands() {
+    let machine = |stands: &str| {
+        let conditions = serde_json::json!([{"type": "InfrastructureReady", "status": "True", "lastTransitionTime": stands}]);
+        let o = serde_json::json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+            "metadata": {"name": "workers-x7", "creationTimestamp": "2025-12-31T12:00:00Z"},
+            "status": {"conditions": conditions, "addresses": [{"type": "Hostname", "address": "workers-x7"}]}});
+        MachineFact::read(&serde_json::from_value(o).unwrap())
+    };
+    // Azure had no room for half a day.
+    let good = Verdict::Approve("workers-x7".into());
+    assert_eq!(decide(&client_request(), &[machine("2026-01-01T00:50:00Z")], |_| {}), good);
+    // It may ask before its VM is told to be ready.
+    assert_eq!(decide(&client_request(), &[machine("2026-01-01T00:59:50Z")], |_| {}), good);
+    refused(decide(&client_request(), &[machine("2025-12-31T22:00:00Z")], |_| {}), "within two hours");
 }
 
 #[test]

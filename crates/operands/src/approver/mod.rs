@@ -5,6 +5,11 @@
 //! expected under that name and has no node yet; and a certificate to serve with only for the node itself, with the names
 //! and addresses that its Machine has ([`judge`]).
 //!
+//! Between approval and the Node there is a gap in which whoever has the shared identity could ask for the same name. So
+//! a name is given to one key: a machine that starts again still has its key, on its disk, and may ask as often as it
+//! likes; another key is a stranger's. A machine that lost its disk before it joined cannot be told from one, and is
+//! replaced (its health check does that).
+//!
 //! What does not fit is left undecided, never denied: the Machine may say its addresses a moment later. Why is told once
 //! by an event on the request in the guest. It stands in for the release's `cluster-machine-approver`; flags and rules
 //! are that one's.
@@ -12,7 +17,7 @@
 mod judge;
 mod request;
 
-pub use judge::{Case, MachineFact, Verdict, judge};
+pub use judge::{Case, Given, MachineFact, Verdict, judge};
 pub use request::Request;
 
 use clock::SharedClock;
@@ -59,10 +64,35 @@ pub enum Error {
 struct Approver {
     setup: Setup,
     machines: Arc<View<MachineFact>>,
-    /// Whether each is pending.
-    requests: Arc<View<(String, bool)>>,
+    requests: Arc<View<Filed>>,
     nodes: Arc<View<()>>,
     told: Mutex<HashMap<String, String>>,
+    /// What is being given, by the request's name, until the watch tells that it was.
+    giving: Mutex<HashMap<String, Given>>,
+}
+
+/// A request, as far as others are concerned.
+struct Filed {
+    name: String,
+    pending: bool,
+    /// It was approved, and for whom.
+    given: Option<Given>,
+}
+
+impl Filed {
+    fn read(o: &DynamicObject) -> Filed {
+        let said = |kind: &str| {
+            let all = o.data["status"]["conditions"].as_array().into_iter().flatten();
+            all.into_iter().any(|c| c["type"] == kind)
+        };
+        let approved = said("Approved") && !said("Denied") && !said("Failed");
+        let request = || {
+            let csr = serde_json::from_value(serde_json::to_value(o).ok()?).ok()?;
+            Given::of(&Request::read(&csr)?)
+        };
+        let given = if approved { request() } else { None };
+        Filed { name: name_of(o).to_owned(), pending: pending(o), given }
+    }
 }
 
 fn name_of(o: &DynamicObject) -> &str {
@@ -77,7 +107,7 @@ fn pending(o: &DynamicObject) -> bool {
 /// Sets it up in a runtime.
 pub fn start(runtime: &mut Runtime, setup: Setup) {
     let machines = View::new(|o: &DynamicObject| Some(MachineFact::read(o)));
-    let requests = View::new(|o: &DynamicObject| Some((name_of(o).to_owned(), pending(o))));
+    let requests = View::new(|o: &DynamicObject| Some(Filed::read(o)));
     let nodes = View::new(|_: &DynamicObject| Some(()));
     let (management, guest, namespace) =
         (setup.management.clone(), setup.guest.clone(), setup.namespace.clone());
@@ -87,14 +117,15 @@ pub fn start(runtime: &mut Runtime, setup: Setup) {
         requests: requests.clone(),
         nodes: nodes.clone(),
         told: Mutex::default(),
+        giving: Mutex::default(),
     });
     let backoff = Backoff { first: Duration::from_millis(250), last: Duration::from_secs(30) };
     let handle = runtime.controller(approver, Options { workers: 2, backoff, ..Options::default() });
     let known = requests.clone();
     // A Machine that has changed may be the one that somebody waits for.
     let waiting = handle.keys(move |_, keys| {
-        for request in known.all().iter().filter(|r| r.1) {
-            keys.push(request.0.as_str());
+        for request in known.all().iter().filter(|r| r.pending) {
+            keys.push(request.name.as_str());
         }
     });
     runtime
@@ -130,16 +161,7 @@ impl Approver {
             return Ok(Outcome::Done);
         };
         let Some(request) = Request::read(&csr) else { return Ok(Outcome::Done) };
-        let machines = self.machines.all();
-        let case = Case {
-            request: &request,
-            machines: &machines,
-            nodes: self.nodes.len(),
-            is_node: request.node().is_some_and(|n| self.nodes.get("", n).is_some()),
-            pending: self.requests.all().iter().filter(|r| r.1).count(),
-            now: self.setup.clock.now(),
-        };
-        match judge(&case) {
+        match self.judge(&request) {
             Verdict::NotOurs => Ok(Outcome::Done),
             Verdict::Refuse(why) => {
                 self.tell(&csr, &why).await;
@@ -158,7 +180,10 @@ impl Approver {
                 status.conditions = serde_json::from_value(condition).ok();
                 match all.replace_subresource("approval", name, &PostParams::default(), &csr).await {
                     Ok(_) => (self.setup.say)(format!("approved {name}: {message}")),
-                    Err(kube::Error::Api(s)) if s.code == 404 || s.code == 409 => {}
+                    Err(kube::Error::Api(s)) if s.code == 404 || s.code == 409 => {
+                        self.giving.lock().remove(name);
+                    }
+                    // Perhaps it was approved: it stays given, and the same request is tried again.
                     Err(e) => {
                         return Err(Error::Approve { name: name.to_owned(), source: Box::new(e) }.into());
                     }
@@ -167,6 +192,33 @@ impl Approver {
                 Ok(Outcome::Done)
             }
         }
+    }
+
+    /// Looks at a request and, if it is good, marks its identity as given before the next one is looked at.
+    fn judge(&self, request: &Request) -> Verdict {
+        let machines = self.machines.all();
+        let filed = self.requests.all();
+        let mut giving = self.giving.lock();
+        giving.retain(|name, _| self.requests.get("", name).is_none_or(|f| f.given.is_none()));
+        let given = filed.iter().filter_map(|f| f.given.clone());
+        let given: Vec<Given> = given.chain(giving.values().cloned()).collect();
+        let case = Case {
+            request,
+            given: &given,
+            machines: &machines,
+            nodes: self.nodes.len(),
+            is_node: request.node().is_some_and(|n| self.nodes.get("", n).is_some()),
+            pending: filed.iter().filter(|r| r.pending).count(),
+            now: self.setup.clock.now(),
+        };
+        let verdict = judge(&case);
+        if let (Verdict::Approve(_), Some(given)) = (&verdict, Given::of(request)) {
+            if giving.len() >= TOLD {
+                giving.clear();
+            }
+            giving.insert(request.name.clone(), given);
+        }
+        verdict
     }
 
     /// Says why a request is left alone, once.

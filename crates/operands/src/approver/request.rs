@@ -26,6 +26,8 @@ pub struct Request {
     pub addresses: Vec<IpAddr>,
     /// E-mail addresses, URIs and the like, which no node has.
     pub other_names: bool,
+    /// The public key that is to be certified.
+    pub key: Vec<u8>,
     pub made: Timestamp,
 }
 
@@ -46,6 +48,7 @@ impl Request {
             usages: spec.usages.iter().flatten().cloned().collect(),
             common_name: subject.iter_common_name().next().and_then(text).unwrap_or_default(),
             organizations: subject.iter_organization().filter_map(text).collect(),
+            key: parsed.certification_request_info.subject_pki.raw.to_vec(),
             made: csr.metadata.creation_timestamp.as_ref().map(|t| t.0).unwrap_or_default(),
             ..Request::default()
         };

@@ -51,6 +51,11 @@ impl Args {
         self.render || self.render_into.is_some()
     }
 
+    /// By which flag.
+    fn rendering(&self) -> &'static str {
+        if self.render { "--render" } else { "--render-into" }
+    }
+
     /// Whether these flags can be followed.
     pub fn check(&self) -> Result<(), Refused> {
         self.names()?;
@@ -91,7 +96,11 @@ impl Args {
         }
         if self.release_image.is_none() && self.renders() {
             let fix = "rendering asks nobody, so it cannot look for the newest release; name one";
-            return Err(Refused::needs("--render", "--release-image", fix));
+            return Err(Refused::needs(self.rendering(), "--release-image", fix));
+        }
+        if self.machines.availability_zone.is_some() && !self.availability_zones.is_empty() {
+            let fix = "one pool in one zone, or a pool in each of several; leave one of them out";
+            return Err(Refused::together("--availability-zone", "--availability-zones", fix));
         }
         if self.wait && self.node_pool_replicas <= 0 {
             let fix = "a cluster is rolled out only when it has nodes; use 2 or more, or leave --wait out";
@@ -114,10 +123,9 @@ impl Args {
     fn infrastructure(&self) -> Result<(), Refused> {
         if self.infra_json.is_none() {
             if self.renders() {
-                let flag = if self.render { "--render" } else { "--render-into" };
                 let fix = "rendering touches neither Azure nor a cluster, so the infrastructure must be there: \
                            run `zaffre create infra azure --output-file FILE` and give that file";
-                return Err(Refused::needs(flag, "--infra-json", fix));
+                return Err(Refused::needs(self.rendering(), "--infra-json", fix));
             }
             if self.base_domain.is_none() {
                 let fix =
@@ -220,15 +228,18 @@ impl Args {
         let (Some(external), Some(base)) = (&self.external_dns_domain, &self.base_domain) else {
             return Ok(());
         };
-        self.not_above(external, base)
+        self.not_above(external, base, &format!("--base-domain {base}"))
     }
 
     /// The cluster's own zone must not be that of external-dns, nor below it: both would write its names.
-    pub(super) fn not_above(&self, external: &str, base: &str) -> Result<(), Refused> {
+    /// `said` is what said the base domain.
+    pub(super) fn not_above(&self, external: &str, base: &str, said: &str) -> Result<(), Refused> {
         let own = format!("{}.{base}", self.name);
         if is_or_above(external, &own) {
-            let fix = format!("{own}, the cluster's own zone, is in it; use a domain beside it");
-            return Err(Refused::value("--external-dns-domain", external, &fix));
+            let fix = format!(
+                "{own}, the cluster's own zone, is in it, and both would write its names; give --external-dns-domain a domain beside it, or the cluster another --base-domain"
+            );
+            return Err(Refused::together(&format!("--external-dns-domain {external}"), said, &fix));
         }
         Ok(())
     }

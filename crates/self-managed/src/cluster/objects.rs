@@ -16,7 +16,19 @@ impl Args {
     pub fn objects(&self, inputs: &Inputs) -> Result<Vec<Value>, Refused> {
         self.check()?;
         if let Some(external) = &self.external_dns_domain {
-            self.not_above(external, self.base_domain.as_deref().unwrap_or(&inputs.infra.base_domain))?;
+            let (base, said) = match &self.base_domain {
+                Some(base) => (base, format!("--base-domain {base}")),
+                None => {
+                    let base = &inputs.infra.base_domain;
+                    (
+                        base,
+                        format!(
+                            "--infra-json, whose baseDomain (--base-domain of `create infra`) is {base},"
+                        ),
+                    )
+                }
+            };
+            self.not_above(external, base, &said)?;
         }
         let mut all =
             vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})];
@@ -113,13 +125,13 @@ impl Args {
                 drain: &self.node_drain_timeout,
                 detach: &self.node_volume_detach_timeout,
                 zone,
-                subnet: &inputs.infra.subnet_id,
+                subnet: self.machines.nodepool_subnet_id.as_deref().unwrap_or(&inputs.infra.subnet_id),
                 boot_image: &inputs.infra.boot_image_id,
                 paused: self.paused_until.as_deref(),
             })
         };
         if self.availability_zones.is_empty() {
-            return vec![pool(&self.name, None)];
+            return vec![pool(&self.name, self.machines.availability_zone.as_deref())];
         }
         self.availability_zones
             .iter()

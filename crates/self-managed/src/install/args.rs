@@ -175,7 +175,7 @@ pub struct Args {
     #[arg(long, global = true, value_name = "KEY", default_value = "credentials")]
     pub scale_from_zero_secret_key: String,
 
-    /// What the platform's Prometheus collects: None, OperatorOnly (default) or All
+    /// What the platform's Prometheus looks at: None, OperatorOnly (default), or All (control planes too)
     #[arg(long, global = true, value_enum, value_name = "WHAT", default_value_t = Monitoring::OperatorOnly)]
     pub platform_monitoring: Monitoring,
     /// How many metrics of control planes are scraped: Telemetry (few), SRE (as ConfigMap sre-metric-set in --namespace says), or

@@ -56,6 +56,9 @@ impl Args {
         if self.private_platform == PrivatePlatform::Azure && !self.is_aro() {
             args.push("--private-platform=Azure".to_owned());
         }
+        if self.platform_monitoring == Monitoring::All {
+            args.push("--enable-ocp-cluster-monitoring=true".to_owned());
+        }
         if self.has_webhooks() {
             args.push(format!("--webhook-address=:{}", webhooks::PORT));
         }

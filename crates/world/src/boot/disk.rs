@@ -11,9 +11,10 @@ fn place(dir: &Path, vm: &str) -> Option<PathBuf> {
     plain.then(|| dir.join("machines").join(format!("{vm}.json")))
 }
 
-/// The payload, and the identity once there is one.
+/// The payload, the key it asks to be let in with, and the identity once there is one.
 pub(super) struct Disk {
     pub(super) payload: Value,
+    pub(super) key: Option<Secret>,
     pub(super) identity: Option<Identity>,
 }
 
@@ -27,7 +28,8 @@ pub(super) fn read(dir: &Path, vm: &str) -> Option<Disk> {
         }
         _ => None,
     };
-    Some(Disk { payload: v["payload"].clone(), identity })
+    let key = v["key"].as_str().map(|k| Secret::new(k.to_owned()));
+    Some(Disk { payload: v["payload"].clone(), key, identity })
 }
 
 pub(super) fn write(dir: &Path, vm: &str, disk: &Disk) -> io::Result<()> {
@@ -39,7 +41,8 @@ pub(super) fn write(dir: &Path, vm: &str, disk: &Disk) -> io::Result<()> {
         .identity
         .as_ref()
         .map(|i| json!({"name": i.name, "cert": i.cert_pem, "key": i.key_pem.expose()}));
-    let text = json!({"payload": disk.payload, "identity": identity}).to_string();
+    let key = disk.key.as_ref().map(Secret::expose);
+    let text = json!({"payload": disk.payload, "key": key, "identity": identity}).to_string();
     ek_server::write_private(&path, &text)
 }
 

@@ -9,6 +9,7 @@ use super::{Surroundings, update};
 use crate::dial;
 use crate::health::Dial;
 use azure_sim::{Boot, Machine};
+use ek_auth::pki::Secret;
 use ek_node::{Events, ExternalNode, ExternalOptions, Identity, NodeSpec, ServingRequest};
 use futures::future::BoxFuture;
 use kube::config::Kubeconfig;
@@ -64,6 +65,8 @@ pub(super) struct Life {
     around: Surroundings,
     machine: Machine,
     console: Console,
+    /// What it asks to be let in with. Who asks with another is taken for a stranger, also after a restart.
+    key: Option<Secret>,
     stop: CancellationToken,
 }
 
@@ -72,7 +75,7 @@ impl Life {
         let console = Console::new(around.azure.clone(), &machine.id, around.clock.clone());
         let way = Filtered { azure: around.azure.clone(), machine: machine.id.clone(), beyond: around.dial };
         let around = Surroundings { dial: Arc::new(way), ..around };
-        Life { around, machine, console, stop }
+        Life { around, machine, console, key: None, stop }
     }
 
     pub(super) async fn run(mut self) {
@@ -102,7 +105,8 @@ impl Life {
         };
         let known = disk::read(&self.around.dir, &self.machine.vm_id);
         let (config, identity) = match known {
-            Some(Disk { payload, identity }) => {
+            Some(Disk { payload, key, identity }) => {
+                self.key = key;
                 self.console.note("Ignition: this machine has been set up before");
                 (payload, identity)
             }
@@ -124,7 +128,7 @@ impl Life {
     }
 
     fn keep(&mut self, payload: &Value, identity: Option<Identity>) {
-        let disk = Disk { payload: payload.clone(), identity };
+        let disk = Disk { payload: payload.clone(), key: self.key.clone(), identity };
         if let Err(e) = disk::write(&self.around.dir, &self.machine.vm_id, &disk) {
             self.console.say(format!("disk: {e}"));
         }
@@ -186,7 +190,16 @@ impl Life {
         if identity.is_none() {
             let bootstrap = dial::over(file.clone(), self.around.dial.clone()).await;
             let bootstrap = bootstrap.map_err(|e| chain(&e).to_string())?;
-            let asked = tokio::time::timeout(LET_IN, Identity::request(&bootstrap, name)).await;
+            let key = match &self.key {
+                Some(key) => key.clone(),
+                None => {
+                    let key = Identity::draw().map_err(|e| chain(&e).to_string())?;
+                    self.key = Some(key.clone());
+                    self.keep(config, None);
+                    key
+                }
+            };
+            let asked = tokio::time::timeout(LET_IN, Identity::request(&bootstrap, name, &key)).await;
             let made = asked.map_err(|_| {
                 "its request for a certificate waits for approval; does a Machine match? (see the requests of the guest: kubectl get csr)".to_owned()
             })?;

@@ -160,6 +160,17 @@ pub struct HypershiftOperatorArgs {
         action = clap::ArgAction::Set
     )]
     pub enable_size_tagging: bool,
+    /// Let the platform's Prometheus look into namespaces of control planes: label openshift.io/cluster-monitoring
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new(),
+        action = clap::ArgAction::Set
+    )]
+    pub enable_ocp_cluster_monitoring: bool,
     /// Image of the router that public clusters of the managed flavour share (HAProxy from 2.9 on); there is none if not
     /// given
     #[arg(long, env = "IMAGE_SHARED_INGRESS_HAPROXY", value_name = "IMAGE")]

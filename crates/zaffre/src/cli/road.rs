@@ -30,6 +30,9 @@ pub struct InstallArgs {
     /// Wait until the definitions are served (at most 5 minutes)
     #[arg(long)]
     pub wait_until_crds_established: bool,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 #[derive(Debug, Subcommand)]
@@ -91,6 +94,9 @@ pub struct UninstallArgs {
     /// How long the namespace may take to go
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = self_managed::flags::duration)]
     pub timeout: String,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 /// Where streams of releases are looked up.
@@ -111,6 +117,9 @@ pub struct ClusterArgs {
     pub account: Account,
     #[command(flatten)]
     pub what: self_managed::cluster::Args,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -121,6 +130,9 @@ pub struct NodepoolArgs {
     pub source: Source,
     #[command(flatten)]
     pub what: self_managed::nodepool::Args,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 /// The kubeconfig of a hosted cluster, or of all of them
@@ -331,4 +343,7 @@ pub struct DumpArgs {
     /// At most this much of each log
     #[arg(long, value_name = "MIB", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub log_limit_mib: u16,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }

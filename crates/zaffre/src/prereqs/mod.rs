@@ -41,6 +41,15 @@ pub async fn create(what: cli::Create, dry: bool) -> anyhow::Result<ExitCode> {
 }
 
 pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> {
+    destroy_with(what, dry, None).await
+}
+
+/// The same, of a cluster whose object goes before all that: `first`, for the plan.
+pub async fn destroy_with(
+    what: cli::Destroy,
+    dry: bool,
+    first: Option<(String, String)>,
+) -> anyhow::Result<ExitCode> {
     let (cluster, account, how, by, group, preserve) = match what {
         cli::Destroy::Cluster(on) => return Box::pin(road::destroy_cluster(on.args(), dry)).await,
         cli::Destroy::Iam(on) => {
@@ -70,7 +79,8 @@ pub async fn destroy(what: cli::Destroy, dry: bool) -> anyhow::Result<ExitCode> 
     let d = way_back::Destroy { cluster, subscription, by, group, preserve };
     let title = title("destroy", by, &d.cluster);
     if dry || how.dry_run {
-        return show(&title, &way_back::survey(&client, &d).await.map_err(say::failed)?, how.output);
+        let survey = way_back::survey(&client, &d).await.map_err(say::failed)?;
+        return show_with(&title, &survey, how.output, first);
     }
     let progress = Progress::new(&how);
     let watch = |p: run::Progress<'_>| progress.tell(&p);
@@ -108,14 +118,33 @@ fn options(how: &How) -> Options {
 
 /// A plan that is only shown.
 fn show(title: &str, survey: &Survey, format: Shown) -> anyhow::Result<ExitCode> {
+    show_with(title, survey, format, None)
+}
+
+/// `first` is a HostedCluster that goes, by namespace and name.
+fn show_with(
+    title: &str,
+    survey: &Survey,
+    format: Shown,
+    first: Option<(String, String)>,
+) -> anyhow::Result<ExitCode> {
     let steps = plan(&survey.goal, &survey.observed)?;
     let picture = Picture { title, plan: &steps, kept: &survey.kept, extras: &survey.extras };
-    match format {
-        Shown::Text => output::line(picture.text().trim_end()),
-        Shown::Json => output::value(Format::Json, &picture.json())?,
-        Shown::Yaml => output::value(Format::Yaml, &picture.json())?,
+    let mut json = picture.json();
+    if let Some((namespace, name)) = &first {
+        json["hostedCluster"] = json!({"action": "delete", "namespace": namespace, "name": name});
     }
-    let nothing = steps.is_empty() && !extras::changes(&survey.extras);
+    match format {
+        Shown::Text => {
+            if let Some((namespace, name)) = &first {
+                output::line(&format!("- HostedCluster {namespace}/{name}"));
+            }
+            output::line(picture.text().trim_end());
+        }
+        Shown::Json => output::value(Format::Json, &json)?,
+        Shown::Yaml => output::value(Format::Yaml, &json)?,
+    }
+    let nothing = steps.is_empty() && !extras::changes(&survey.extras) && first.is_none();
     Ok(if nothing { ExitCode::SUCCESS } else { ExitCode::from(CHANGES) })
 }
 

@@ -6,7 +6,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{ApiCapabilities, Discovery, Scope};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub struct Applier {
     client: Client,
@@ -21,6 +21,16 @@ fn text(v: &Value) -> &str {
 /// `Kind name`, for people.
 pub fn named(object: &Value) -> String {
     format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
+}
+
+/// The same, for programs.
+pub fn made_of(object: &Value) -> Value {
+    let meta = &object["metadata"];
+    let mut out = json!({"kind": object["kind"], "name": meta["name"]});
+    if meta["namespace"].is_string() {
+        out["namespace"] = meta["namespace"].clone();
+    }
+    out
 }
 
 impl Applier {

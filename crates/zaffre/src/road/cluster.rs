@@ -1,10 +1,11 @@
 //! `zaffre create cluster azure`.
 
 use super::again::Tries;
-use super::apply::{Applier, named};
+use super::apply::{Applier, made_of, named};
 use super::releases::Shelf;
+use super::shown::Shown;
 use super::{inputs, reach, ssh};
-use crate::cli::prereqs::{self as cli, How, Shown, Which};
+use crate::cli::prereqs::{self as cli, How, Which};
 use crate::cli::road::ClusterArgs;
 use crate::{output, prereqs};
 use anyhow::{Context, bail};
@@ -31,7 +32,7 @@ const PATIENCE: &str = "30m";
 pub(super) const STREAM: &str = "4-stable-multi";
 
 pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
-    let ClusterArgs { management, source, account, mut what } = args;
+    let ClusterArgs { management, source, account, mut what, output: format } = args;
     what.render |= dry;
     what.check()?;
     let (subscription, tenant) = prereqs::account_names(&account)?;
@@ -59,6 +60,8 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
         None => Box::pin(made(&what, account)).await?,
     };
     let objects = what.objects(&read(&what, infra, subscription, tenant)?)?;
+    let infra_id = objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default().to_owned();
+    let applied = objects.iter().map(made_of).collect::<Vec<Value>>();
     apply(&client, &what, objects).await?;
     if what.wait {
         wait(&client, &what).await?;
@@ -66,6 +69,9 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
         let (name, namespace) = (&what.name, &what.namespace);
         output::note(&format!("watch it: zaffre explain hostedcluster {name} -n {namespace}"));
     }
+    let result = json!({"namespace": what.namespace, "name": what.name, "infraID": infra_id,
+        "rolledOut": what.wait, "applied": applied});
+    output::result(format, &result)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -228,7 +234,7 @@ async fn made(what: &Args, account: cli::Account) -> anyhow::Result<Infra> {
         endpoint_access: what.endpoint_access,
         endpoint_access_private_nat_subnet_id: what.endpoint_access_private_nat_subnet_id.clone(),
         adopt: false,
-        how: How { dry_run: false, output: Shown::Text, quiet: false, parallel: 16 },
+        how: How { dry_run: false, output: cli::Shown::Text, quiet: false, parallel: 16 },
     };
     Box::pin(prereqs::create(cli::Create::Infra(cli::On::Azure(infra)), false)).await?;
     Ok(Infra::read(&inputs::text("the infrastructure that was made", file.path())?)?)
@@ -253,17 +259,50 @@ async fn apply(client: &Client, what: &Args, objects: Vec<Value>) -> anyhow::Res
     Ok(())
 }
 
+/// The steps of a cluster on its way, as its conditions tell them.
+const STEPS: [&str; 7] = [
+    "ValidConfiguration",
+    "ValidReleaseImage",
+    "InfrastructureReady",
+    "EtcdAvailable",
+    "KubeAPIServerAvailable",
+    "Available",
+    "ClusterVersionAvailable",
+];
+
+/// How many steps of how many are done, and what the first of the others says.
+fn standing(hc: &Value) -> (u64, u64, String) {
+    let all = hc["status"]["conditions"].as_array();
+    let find = |kind: &&str| all.into_iter().flatten().find(|c| c["type"] == **kind);
+    let is = |kind: &&str| find(kind).is_some_and(|c| c["status"] == "True");
+    let done = STEPS.iter().filter(|s| is(s)).count();
+    let what = match STEPS.iter().find(|s| !is(s)) {
+        Some(step) => match find(step).and_then(|c| c["message"].as_str()).filter(|m| !m.is_empty()) {
+            Some(message) => format!("{step}: {}", message.lines().next().unwrap_or_default()),
+            None => (*step).to_owned(),
+        },
+        None => "operators in the cluster".to_owned(),
+    };
+    (done as u64, STEPS.len() as u64, what)
+}
+
 async fn wait(client: &Client, what: &Args) -> anyhow::Result<()> {
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
     let limit = what.timeout.as_deref().unwrap_or(PATIENCE);
     let limit_of = apis::duration::go_duration(limit).and_then(|d| Duration::try_from(d).ok());
+    let shown = Shown::new(true);
     let done = |h: Option<&HostedCluster>| {
+        if let Some(h) = h {
+            let (done, of, what) = standing(&serde_json::to_value(h).unwrap_or_default());
+            shown.tell(done, of, &what);
+        }
         let version = h.and_then(|h| h.status.as_ref()).and_then(|s| s.version.as_ref());
         version.and_then(|v| v.history.as_ref()?.first()).is_some_and(|h| h.completion_time.is_some())
     };
-    output::note("waiting  until the cluster is rolled out");
     let waiting = Box::pin(await_condition(api, &what.name, done));
-    match tokio::time::timeout(limit_of.unwrap_or(Duration::from_secs(1800)), waiting).await {
+    let waited = tokio::time::timeout(limit_of.unwrap_or(Duration::from_secs(1800)), waiting).await;
+    drop(shown);
+    match waited {
         Ok(met) => {
             met.context("cannot watch the cluster")?;
             output::note(&format!("ready    {}", what.name));
@@ -275,5 +314,21 @@ async fn wait(client: &Client, what: &Args) -> anyhow::Result<()> {
             what.name,
             what.namespace
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_on_its_way_says_what_is_waited_for() {
+        let hc = |list: Value| json!({"status": {"conditions": list}});
+        assert_eq!(standing(&hc(json!(null))), (0, 7, "ValidConfiguration".into()));
+        let mut list: Vec<Value> = STEPS.iter().map(|s| json!({"type": s, "status": "True"})).collect();
+        list[3] = json!({"type": "EtcdAvailable", "status": "False", "message": "1 of 3 members\nmore"});
+        assert_eq!(standing(&hc(json!(list))), (6, 7, "EtcdAvailable: 1 of 3 members".into()));
+        list[3]["status"] = json!("True");
+        assert_eq!(standing(&hc(json!(list))).2, "operators in the cluster");
     }
 }

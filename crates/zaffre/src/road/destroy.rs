@@ -1,7 +1,7 @@
 //! `zaffre destroy cluster azure`: the cluster, then what was made for it.
 
 use super::reach;
-use crate::cli::prereqs::{self as cli, Shown, Which};
+use crate::cli::prereqs::{self as cli, Which};
 use crate::cli::road::DestroyClusterArgs;
 use crate::{output, prereqs};
 use anyhow::{Context, bail};
@@ -42,11 +42,8 @@ pub async fn destroy(args: DestroyClusterArgs, dry: bool) -> anyhow::Result<Exit
         how: args.how,
     };
     if dry || infra.how.dry_run {
-        if found.is_some() && infra.how.output == Shown::Text {
-            output::line(&format!("- HostedCluster {}/{}", args.namespace, args.name));
-        }
-        let code = prereqs::destroy(cli::Destroy::Infra(cli::On::Azure(infra)), true).await?;
-        return Ok(if found.is_some() { ExitCode::from(prereqs::CHANGES) } else { code });
+        let first = found.is_some().then(|| (args.namespace.clone(), args.name.clone()));
+        return prereqs::destroy_with(cli::Destroy::Infra(cli::On::Azure(infra)), true, first).await;
     }
     if let Some(hc) = &found {
         let private = hc.spec.shared.platform.azure.as_ref().is_some_and(|a| a.topology().is_private());

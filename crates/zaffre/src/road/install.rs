@@ -1,8 +1,9 @@
 //! `zaffre install`: definitions, then the rest; or the same as text.
 
-use super::apply::{Applier, named};
+use super::apply::{Applier, made_of, named};
 use super::inputs;
 use super::reach;
+use super::shown::Shown;
 use crate::cli::road::{HelmArgs, InstallArgs, InstallHow, RenderArgs, TextFormat, UninstallArgs};
 use crate::output;
 use anyhow::{Context, bail};
@@ -61,14 +62,18 @@ pub async fn install(args: InstallArgs) -> anyhow::Result<()> {
             let objects = args.what.objects(&read(&args.what)?)?;
             let client = reach(&args.management).await?;
             expected(&client, &objects).await?;
+            let (mut applied, mut skipped) = (Vec::new(), Vec::new());
             if args.install_scope != Scope::Resources {
                 let wait = args.wait_until_crds_established || args.install_scope == Scope::All;
-                definitions(&client, &objects, wait).await?;
+                applied.extend(definitions(&client, &objects, wait).await?);
             }
             if args.install_scope != Scope::Crds {
-                resources(&client, &args.what, &objects, args.wait_until_available).await?;
+                let (made, not) = resources(&client, &args.what, &objects, args.wait_until_available).await?;
+                applied.extend(made);
+                skipped.extend(not);
             }
-            Ok(())
+            let result = json!({"namespace": args.what.namespace, "applied": applied, "skipped": skipped});
+            output::result(args.output, &result)
         }
     }
 }
@@ -119,7 +124,7 @@ fn served_by(definition: &Value) -> Value {
 }
 
 /// All are tried before the first is changed.
-async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::Result<()> {
+async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::Result<Vec<Value>> {
     let applier = Applier::new(client.clone(), MANAGER).await?;
     let (others, ours): (Vec<&Value>, Vec<&Value>) =
         objects.definitions.iter().partition(|d| only_if_absent(d));
@@ -139,13 +144,16 @@ async fn definitions(client: &Client, objects: &Objects, wait: bool) -> anyhow::
     output::note(&format!("applied  {} definitions", made.len()));
     if wait {
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for definition in made {
+        let shown = Shown::new(true);
+        for (i, definition) in made.iter().enumerate() {
             let name = text(&definition["metadata"]["name"]);
+            shown.tell(i as u64, made.len() as u64, &format!("definition {name}"));
             until(&api, name, conditions::is_crd_established(), "definition").await?;
         }
+        drop(shown);
         output::note("ready    definitions are served");
     }
-    Ok(())
+    Ok(made.into_iter().map(made_of).collect())
 }
 
 /// Where somebody keeps definitions of the Cluster API as their release has them, they are told that these are ours, and
@@ -162,7 +170,10 @@ async fn handed_over(applier: &Applier, objects: &Objects) -> anyhow::Result<()>
     let told = move |o: Option<&DynamicObject>| {
         o.is_some_and(|o| is_handed_over(o.data.get("status").unwrap_or(&Value::Null), generation))
     };
+    let shown = Shown::new(true);
+    shown.tell(0, 1, "ClusterAPI cluster: its operator leaves definitions to us");
     until(&api, "cluster", told, "ClusterAPI").await?;
+    drop(shown);
     output::note("ready    definitions of the Cluster API are left to us");
     Ok(())
 }
@@ -184,18 +195,27 @@ where
     }
 }
 
-async fn resources(client: &Client, args: &Args, objects: &Objects, wait: bool) -> anyhow::Result<()> {
+/// What was applied, and what was not.
+async fn resources(
+    client: &Client,
+    args: &Args,
+    objects: &Objects,
+    wait: bool,
+) -> anyhow::Result<(Vec<Value>, Vec<Value>)> {
     let applier = Applier::new(client.clone(), MANAGER).await?;
-    let mut skipped = Vec::new();
+    let (mut skipped, mut applied, mut not) = (Vec::new(), Vec::new(), Vec::new());
     for object in &objects.resources {
         if object["kind"] == "PriorityClass" {
             applier.create_if_absent(object).await?;
+            applied.push(made_of(object));
         } else if text(&object["apiVersion"]).starts_with("monitoring.coreos.com/")
             && !applier.is_served(object)
         {
             skipped.push(named(object));
+            not.push(made_of(object));
         } else {
             applier.apply(object).await?;
+            applied.push(made_of(object));
         }
     }
     output::note(&format!(
@@ -208,17 +228,30 @@ async fn resources(client: &Client, args: &Args, objects: &Objects, wait: bool) 
     }
     if wait && !args.development {
         let api: Api<Deployment> = Api::namespaced(client.clone(), &args.namespace);
+        let shown = Shown::new(true);
         let condition = |d: Option<&Deployment>| {
             let Some(d) = d else { return false };
             let wanted = d.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1);
+            let (there, what) = running(d);
+            shown.tell(there, wanted.unsigned_abs().into(), &what);
             d.status.as_ref().is_some_and(|s| {
                 s.observed_generation == d.metadata.generation && s.available_replicas.unwrap_or(0) >= wanted
             })
         };
         until(&api, "operator", condition, "Deployment").await?;
+        drop(shown);
         output::note("ready    the operator is available");
     }
-    Ok(())
+    Ok((applied, not))
+}
+
+/// How many pods of a Deployment are available, and why not more, if it says.
+fn running(d: &Deployment) -> (u64, String) {
+    let status = d.status.clone().unwrap_or_default();
+    let why = status.conditions.into_iter().flatten().find(|c| c.status != "True").and_then(|c| c.message);
+    let what = why.map_or_else(String::new, |w| format!(": {w}"));
+    let there = status.available_replicas.unwrap_or(0).unsigned_abs();
+    (there.into(), format!("pods of Deployment operator are available{what}"))
 }
 
 fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
@@ -328,7 +361,7 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
             left.join(", ")
         );
     }
-    let mut gone = 0;
+    let mut gone: Vec<Value> = Vec::new();
     let mut homes = Vec::new();
     let (mut needed, mut foreign) = (Vec::new(), Vec::new());
     for one in &resources {
@@ -346,7 +379,9 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
             continue;
         }
         let was_there = applier.delete(object).await?;
-        gone += usize::from(was_there);
+        if was_there {
+            gone.push(made_of(object));
+        }
         if was_there && object["kind"] == "Namespace" {
             homes.push(text(&object["metadata"]["name"]));
         }
@@ -359,9 +394,14 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
             }
             continue;
         }
-        gone += usize::from(applier.delete(definition).await?);
+        if applier.delete(definition).await? {
+            gone.push(made_of(definition));
+        }
     }
-    output::note(&format!("deleted  {gone} objects"));
+    if args.crds {
+        given_back(&applier, &definitions).await?;
+    }
+    output::note(&format!("deleted  {} objects", gone.len()));
     if !needed.is_empty() {
         output::note(&format!(
             "kept     {}: {} cannot do without; run it again when they are gone",
@@ -375,6 +415,21 @@ pub async fn uninstall(args: UninstallArgs) -> anyhow::Result<()> {
     for home in homes {
         vanished(&client, home, &args.timeout).await?;
     }
+    let kept: Vec<String> = needed.into_iter().chain(foreign).collect();
+    output::result(args.output, &json!({"deleted": gone, "kept": kept}))
+}
+
+/// What [`handed_over`] said is taken back, if we said it: its operator keeps its own definitions again. What others put on
+/// the list is theirs, and stays.
+async fn given_back(applier: &Applier, definitions: &[Value]) -> anyhow::Result<()> {
+    let mut object = handover(definitions);
+    if !applier.is_ours(&object).await? {
+        return Ok(());
+    }
+    // Fields that we applied and do not apply any more go.
+    object["spec"] = json!({});
+    applier.apply(&object).await?;
+    output::note("returned definitions of the Cluster API to whoever keeps them (ClusterAPI cluster)");
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod install;
 mod kubeconfig;
 mod nodepool;
 pub mod releases;
+mod shown;
 mod ssh;
 mod status;
 mod upgrade;

@@ -62,6 +62,10 @@ pub async fn create(args: NodepoolArgs, dry: bool) -> anyhow::Result<ExitCode> {
         bail!("NodePool {}/{} is there already: choose another --name", what.namespace, what.name);
     }
     output::note(&format!("created  NodePool {}", what.name));
+    output::result(
+        args.output,
+        &json!({"created": [{"kind": "NodePool", "namespace": what.namespace, "name": what.name}]}),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -115,6 +115,7 @@ struct Outside {
     catalogue: Option<Arc<dyn Preflight>>,
     machinery: Machinery,
     sizing: bool,
+    monitored: bool,
     shared_ingress: Option<String>,
 }
 
@@ -151,6 +152,7 @@ impl Outside {
                 operators::Machinery::External => Machinery::External,
             },
             sizing: args.enable_size_tagging,
+            monitored: args.enable_ocp_cluster_monitoring,
             shared_ingress: args.shared_ingress_image.clone().filter(|i| !i.is_empty()),
         })
     }
@@ -222,6 +224,10 @@ impl Surroundings for Outside {
 
     fn sizing(&self) -> bool {
         self.sizing
+    }
+
+    fn monitored(&self) -> bool {
+        self.monitored
     }
 
     fn settings(&self) -> Settings {

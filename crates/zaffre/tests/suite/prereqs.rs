@@ -142,6 +142,14 @@ fn plan_create_again_and_destroy() {
     cluster["spec"]["infraID"] = "demo-x2b4c".into();
     let (code, said) = ends((200, cluster.clone()));
     assert!(code == Some(2) && said.contains("- HostedCluster clusters/demo"), "{code:?} {said}");
+    // For programs too.
+    answers(dir.path(), vec![(200, cluster.clone())]);
+    let out = desk.run(&with(
+        &["plan", "destroy", "cluster", "azure", "--kubeconfig", &kubeconfig, "-o", "json"],
+        &who,
+    ));
+    let plan: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(plan["hostedCluster"]["name"], "demo", "{plan}");
     let (code, said) = ends(status(404));
     assert!(code == Some(2) && !said.contains("HostedCluster"), "{code:?} {said}");
     desk.good(&with(&["destroy", "infra", "azure"], &who));

@@ -259,6 +259,7 @@ async fn definitions_that_somebody_else_keeps_are_handed_over() {
     let kind = kube::core::GroupVersionKind::gvk("operator.openshift.io", "v1alpha1", "ClusterAPI");
     let kind = kube::core::ApiResource::from_gvk_with_plural(&kind, "clusterapis");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    let told_last = api.clone();
     let kept = Api::<CustomResourceDefinition>::all(client);
     // Its operator: it acts by what it is told, and looks first whether anything was changed before.
     let operator = tokio::spawn(async move {
@@ -280,6 +281,11 @@ async fn definitions_that_somebody_else_keeps_are_handed_over() {
         assert!(ours.contains(name), "{ours:?}");
     }
     assert!(ours.iter().all(|n| n.ends_with(".cluster.x-k8s.io")), "{ours:?}");
+    // What was said is taken back with the definitions.
+    let said = tokio::task::block_in_place(|| Desk { dir: dir.path() }.exits(0, "uninstall --crds -o json"));
+    assert!(said.contains("returned definitions of the Cluster API"), "{said}");
+    let left = told_last.get("cluster").await.unwrap();
+    assert!(left.data["spec"]["unmanagedCustomResourceDefinitions"].is_null(), "{}", left.data);
     assert!(server.stop().unwrap().success());
 }
 

@@ -75,6 +75,7 @@ impl Pools {
             room: Room::default(),
             again: None,
         };
+        self.look_at_boot(&mut look, status).await?;
         let given = self.given(&look).await?;
         let Some(pull_secret) = Needed::bytes(&given.pull_secret, ".dockerconfigjson") else {
             look.waiting = Some(format!(
@@ -108,7 +109,6 @@ impl Pools {
                 cluster.as_ref(),
             ));
         }
-        self.look_at_boot(&mut look, status).await?;
         look.conflict = self.conflict(&look);
         let (manifests, tuned) = self.manifests(&mut look).await?;
         self.measure(&mut look).await;
@@ -179,6 +179,7 @@ impl Pools {
             );
             return Ok(());
         };
+        look.boot = Some(Boot { endpoint: host.to_owned(), ca });
         if !self.resolves(host).await {
             look.endpoint = Endpoint::Missing(
                 reason::EXTERNAL_DNS_HOST_NOT_REACHABLE,
@@ -187,9 +188,7 @@ impl Pools {
                 ),
             );
             look.again = sooner(look.again, Some(ASK_AGAIN));
-            return Ok(());
         }
-        look.boot = Some(Boot { endpoint: host.to_owned(), ca });
         Ok(())
     }
 
@@ -330,7 +329,8 @@ impl Pools {
                 return Ok(());
             }
         };
-        if !look.problems.is_empty() || look.skew.is_some() || look.boot.is_none() || look.waiting.is_some() {
+        let reachable = look.endpoint == Endpoint::There;
+        if !look.problems.is_empty() || look.skew.is_some() || !reachable || look.waiting.is_some() {
             return Ok(());
         }
         let ssh = Needed::bytes(&given.ssh_key, "id_rsa.pub").map(String::from_utf8_lossy);

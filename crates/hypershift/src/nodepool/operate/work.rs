@@ -5,19 +5,24 @@ use crate::kinds;
 use crate::nodepool::machines::{self, Fleet, Refs};
 use crate::nodepool::secrets::{self, Chore};
 use crate::nodepool::tuning::What;
-use crate::nodepool::watched::Hidden;
+use crate::nodepool::watched::{Hidden, Workload};
 use crate::nodepool::{key, name};
 use apis::names::annotation;
 use jiff::SignedDuration;
 use reconcile::{Applied, Failure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Pools {
     /// Says when to look again.
     pub(super) async fn work(&self, look: &Look) -> Result<Option<SignedDuration>, Failure> {
         let np = &look.np;
-        if look.stopped || super::look::unmanaged(&look.hc) {
+        if super::look::unmanaged(&look.hc) {
+            return Ok(None);
+        }
+        self.freshen(look).await?;
+        if look.stopped {
             return Ok(None);
         }
         self.tune(look).await?;
@@ -113,15 +118,44 @@ impl Pools {
             (None, _) => return Ok(false),
         };
         self.apply(token.clone()).await?;
-        let boot = secrets::Boot {
-            endpoint: &boot.endpoint,
-            ca: &boot.ca,
-            token: shown.expose(),
-            hash: &target.rollout.hash,
-        };
-        self.apply(secrets::user_data(&look.hc, np, &boot)).await?;
+        self.stub(look, boot, &shown, &target.rollout.hash).await?;
         self.apply(template.clone()).await?;
         Ok(true)
+    }
+
+    async fn stub(&self, look: &Look, boot: &Boot, token: &Hidden, hash: &str) -> Result<(), Failure> {
+        let boot = secrets::Boot { endpoint: &boot.endpoint, ca: &boot.ca, token: token.expose(), hash };
+        self.apply(secrets::user_data(&look.hc, &look.np, &boot)).await
+    }
+
+    /// Stubs that machines may still be made from, besides the one of the target. The ignition server draws tokens anew
+    /// and authorities are renewed whether a pool is held or not: a held pool still grows and is still repaired, and so
+    /// does the old part of one that rolls.
+    async fn freshen(&self, look: &Look) -> Result<(), Failure> {
+        let Some(boot) = &look.boot else { return Ok(()) };
+        let target = look.target.as_ref().map(|t| t.rollout.hash.as_str());
+        let space = self.operator.views.spaces.get("", &look.namespace);
+        let stays = space.is_some_and(|s| s.deleting.is_none());
+        for hash in self.in_use(look).iter().filter(|h| stays && target != Some(h.as_str())) {
+            let at = secrets::token_name(name(&look.np), hash);
+            if let Some(token) = self.views().tokens.get(&look.namespace, &at).and_then(|t| t.token.clone()) {
+                self.stub(look, boot, &token, hash).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What machines can come of: the pool's own deployment or set, and those of its sets that have or want any.
+    fn sources(&self, look: &Look) -> Vec<Arc<Workload>> {
+        let (views, pool, namespace) = (self.views(), key(&look.np), look.namespace.as_str());
+        let sets = views.sets.within(namespace).into_iter().filter(|s| s.replicas > 0 || s.total > 0);
+        sets.chain(views.deployments.within(namespace)).filter(|w| w.pool == pool).collect()
+    }
+
+    fn in_use(&self, look: &Look) -> BTreeSet<String> {
+        let pool = name(&look.np);
+        let sources = self.sources(look);
+        sources.iter().filter_map(|w| secrets::hash_of(pool, &w.data_secret).map(str::to_owned)).collect()
     }
 
     /// Broken machines are looked for once one has come up: before, nobody knows whether it is the machines.
@@ -146,21 +180,11 @@ impl Pools {
     async fn tidy(&self, look: &Look, refs: &Refs, hash: &str) -> Result<Option<SignedDuration>, Failure> {
         let (np, namespace) = (&look.np, look.namespace.as_str());
         let pool = key(np);
-        let (mut hashes, mut templates) = (BTreeSet::new(), BTreeSet::new());
+        let mut hashes = self.in_use(look);
         hashes.insert(hash.to_owned());
         hashes.extend(look.target.as_ref().map(|t| t.rollout.hash.clone()));
+        let mut templates: BTreeSet<String> = self.sources(look).iter().map(|w| w.template.clone()).collect();
         templates.insert(refs.template.clone());
-        let views = self.views();
-        let sets = views
-            .sets
-            .within(namespace)
-            .into_iter()
-            .filter(|s| s.pool == pool && (s.replicas > 0 || s.total > 0));
-        let deployments = views.deployments.within(namespace).into_iter().filter(|d| d.pool == pool);
-        for w in sets.chain(deployments) {
-            hashes.extend(secrets::hash_of(name(np), &w.data_secret).map(str::to_owned));
-            templates.insert(w.template.clone());
-        }
         let (chores, next) =
             secrets::janitor(name(np), &self.tokens(np, namespace), &hashes, self.operator.clock.now());
         let mut again = next;
@@ -176,7 +200,7 @@ impl Pools {
                 }
             }
         }
-        for t in views.templates.within(namespace).into_iter().filter(|t| t.pool == pool) {
+        for t in self.views().templates.within(namespace).into_iter().filter(|t| t.pool == pool) {
             if !templates.contains(&t.name) {
                 self.operator.applier.delete(&kinds::AZURE_TEMPLATE.at(namespace, &t.name)).await?;
             }

@@ -97,8 +97,9 @@ impl AzureMachines {
                 scope.place.vm
             ),
             false => format!(
-                "Azure is making {}, which is done when it has booted with its Ignition config; if this lasts, its serial console tells why (az vm boot-diagnostics get-boot-log): does it reach the ignition endpoint (DNS, NSG), and is its token still good?",
-                scope.place.vm
+                "Azure is making {}, which is done when it has booted with its Ignition config; if this lasts: does it reach the ignition endpoint (DNS, NSG), and is its token still good? {}",
+                scope.place.vm,
+                body::console(&scope.seen.data["spec"]["diagnostics"]["boot"])
             ),
         };
         Came::Working { reason: "Creating", message, operation, again: pause(client, look, long) }

@@ -158,7 +158,8 @@ impl AzureMachines {
                         format!("the virtual machine {} was deleted in Azure", scope.place.vm),
                     );
                     t.terminal = true;
-                    self.end(&scope.seen, Came::Troubled(t)).await
+                    // What is gone has no console.
+                    self.put(&scope.seen, Came::Troubled(t)).await
                 }
                 Err(e) => Ok(waiting("Azure", &reconcile::chain(&e).to_string(), shared, again)),
             },
@@ -167,7 +168,17 @@ impl AzureMachines {
     }
 
     /// Writes the status, and says when to come back.
-    async fn end(&self, seen: &Seen, came: Came) -> Result<Outcome, Failure> {
+    async fn end(&self, seen: &Seen, mut came: Came) -> Result<Outcome, Failure> {
+        if let Came::Troubled(t) = &mut came
+            && t.kind == Kind::Provisioning
+        {
+            let console = crate::vm::body::console(&seen.data["spec"]["diagnostics"]["boot"]);
+            t.message = format!("{}; {console}", t.message);
+        }
+        self.put(seen, came).await
+    }
+
+    async fn put(&self, seen: &Seen, came: Came) -> Result<Outcome, Failure> {
         let shared = &self.0;
         let now = shared.clock.now();
         let at = kinds::AZURE_MACHINE.at(namespace(seen), name(seen));

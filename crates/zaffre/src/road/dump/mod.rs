@@ -26,7 +26,7 @@ use anyhow::{Context, bail};
 use apis::hypershift::HostedCluster;
 use collect::{Collector, Kinds};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -87,6 +87,12 @@ pub async fn dump(args: DumpArgs) -> anyhow::Result<ExitCode> {
             output::note(&format!("  {what}: {why}"));
         }
     }
+    let failed: Vec<Value> = failures.iter().map(|(what, why)| json!({"what": what, "why": why})).collect();
+    let archive = args.archive_dump.then(|| dir.join(ARCHIVE).display().to_string());
+    output::result(
+        args.output,
+        &json!({"directory": dir.display().to_string(), "files": files, "archive": archive, "failures": failed}),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

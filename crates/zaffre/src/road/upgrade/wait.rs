@@ -1,18 +1,17 @@
-//! Waiting for an upgrade: a bar on a terminal, a line per change elsewhere. Watches, and asks nobody twice.
+//! Waiting for an upgrade. Watches, and asks nobody twice.
 
 use crate::cli::road::UpgradeArgs;
 use crate::output;
+use crate::road::shown::Shown;
 use anyhow::{Context, bail};
 use futures::StreamExt;
 use hypershift::kinds;
-use indicatif::{ProgressBar, ProgressStyle};
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::{WatchStreamExt, watcher};
 use self_managed::upgrade::{Facts, Plan, Roll, Target};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::time::Duration;
 
 /// How far it is.
@@ -22,48 +21,6 @@ enum State {
     Done,
     /// The operators say no.
     Stuck(String),
-}
-
-struct Shown {
-    bar: Option<ProgressBar>,
-    last: (u64, u64, String),
-}
-
-impl Shown {
-    fn new(text: bool) -> Shown {
-        let bar = (text && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::new(1);
-            let style = ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len}  {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.enable_steady_tick(Duration::from_millis(250));
-            bar
-        });
-        Shown { bar, last: (0, 0, String::new()) }
-    }
-
-    fn tell(&mut self, done: u64, of: u64, message: &str) {
-        let now = (done, of, message.to_owned());
-        if now == self.last {
-            return;
-        }
-        match &self.bar {
-            Some(bar) => {
-                bar.set_length(of.max(1));
-                bar.set_position(done);
-                bar.set_message(message.to_owned());
-            }
-            None => output::note(&format!("waiting  {done}/{of}  {message}")),
-        }
-        self.last = now;
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 fn text<'a>(o: &'a Value, path: &str) -> &'a str {
@@ -125,11 +82,11 @@ fn watched(api: kube::Api<DynamicObject>, config: watcher::Config) -> impl futur
 
 pub async fn wait(client: &Client, args: &UpgradeArgs, facts: &Facts, plan: &Plan) -> anyhow::Result<()> {
     let limit = apis::duration::go_duration(&args.timeout).and_then(|d| Duration::try_from(d).ok());
-    let mut shown = Shown::new(args.output == crate::cli::Format::Text);
+    let shown = Shown::new(args.output == crate::cli::Format::Text);
     let waited = tokio::time::timeout(limit.unwrap_or(Duration::from_secs(3600)), async {
         match &facts.target {
-            Target::Cluster => until_cluster(client, args, plan, &mut shown).await,
-            Target::NodePool(_) => until_pool(client, args, plan, &mut shown).await,
+            Target::Cluster => until_cluster(client, args, plan, &shown).await,
+            Target::NodePool(_) => until_pool(client, args, plan, &shown).await,
         }
     })
     .await;
@@ -154,7 +111,7 @@ async fn until_cluster(
     client: &Client,
     args: &UpgradeArgs,
     plan: &Plan,
-    shown: &mut Shown,
+    shown: &Shown,
 ) -> anyhow::Result<()> {
     let nodes = plan.rolls.iter().map(|r| if let Roll::Stays { nodes, .. } = r { *nodes } else { 0 }).sum();
     let plane = apis::naming::control_plane_namespace(&args.namespace, &args.name);
@@ -184,12 +141,7 @@ async fn until_cluster(
     }
 }
 
-async fn until_pool(
-    client: &Client,
-    args: &UpgradeArgs,
-    plan: &Plan,
-    shown: &mut Shown,
-) -> anyhow::Result<()> {
+async fn until_pool(client: &Client, args: &UpgradeArgs, plan: &Plan, shown: &Shown) -> anyhow::Result<()> {
     let only = watcher::Config::default().fields(&format!("metadata.name={}", args.name));
     let mut pools = Box::pin(watched(kinds::POOL.api(client, &args.namespace), only));
     while let Some(object) = pools.next().await {
