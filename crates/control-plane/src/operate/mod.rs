@@ -288,8 +288,8 @@ impl Operator {
         })
     }
 
-    /// The facts as they are at present: with the encryption that the phase of its rotation needs and the keys that users
-    /// gave us, and without a snapshot that was restored.
+    /// The facts as they are at present: with the encryption that the phase of its rotation needs, with the keys and the
+    /// authorities that users gave us, and without a snapshot that was restored.
     fn present(
         &self,
         seen: &DynamicObject,
@@ -303,6 +303,11 @@ impl Operator {
                 *restore = None;
             }
             (scope, sum) = (Arc::new(after), memo::sum(&format!("{sum}restored")));
+        }
+        let authorities = self.views.authorities(&scope);
+        if !authorities.is_empty() {
+            sum = memo::sum(&format!("{sum}{authorities:?}"));
+            scope = Arc::new(Scope { authorities, ..(*scope).clone() });
         }
         let Some(wished) = &scope.encryption else { return Ok((scope, sum, None)) };
         let bad = |message: String| Held {
