@@ -104,6 +104,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         annotations,
         metrics: metrics.unwrap_or(around.management.settings.metrics),
         management: around.management.clone(),
+        authorities: BTreeMap::new(),
         metrics_forwarding: forwarding.is_some_and(|f| text(&json!(f.mode)) == "Forward"),
         fips: shared.fips.unwrap_or(false),
         trust_bundle: shared.additional_trust_bundle.as_ref().map(|_| "user-ca-bundle".to_owned()),

@@ -39,6 +39,8 @@ pub struct Scope {
     pub configuration: Value,
     /// What issuers of OpenID tokens that the configuration names say of themselves, or why not.
     pub openid: BTreeMap<String, Result<OpenId, String>>,
+    /// Authorities of issuers whose tokens the API server takes directly, in PEM, by the ConfigMap they lie in.
+    pub authorities: BTreeMap<String, String>,
     /// Catalogs run beside the control plane and not in the guest.
     pub catalogs_here: bool,
     pub pods: Pods,

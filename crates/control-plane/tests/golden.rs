@@ -171,10 +171,18 @@ fn variants() -> Vec<(&'static str, Scope)> {
             "self-managed-oidc",
             Scope {
                 configuration: json!({"authentication": {"type": "OIDC", "oidcProviders": [{
-                    "name": "entra", "issuer": {"issuerURL": "https://login.example.com/t/v2.0", "audiences": ["app"]},
-                    "claimMappings": {"username": {"claim": "email"}, "groups": {"claim": "groups", "prefix": "entra:"}},
-                    "claimValidationRules": [{"type": "RequiredClaim", "requiredClaim": {"claim": "tid", "requiredValue": "t"}}]}]},
+                    "name": "entra", "issuer": {"issuerURL": "https://login.example.com/t/v2.0", "audiences": ["app"],
+                        "discoveryURL": "https://login.example.com/t/.well-known/openid-configuration",
+                        "issuerCertificateAuthority": {"name": "entra-ca"}},
+                    "claimMappings": {"username": {"claim": "email"}, "groups": {"claim": "groups", "prefix": "entra:"},
+                        "uid": {"expression": "claims.oid"},
+                        "extra": [{"key": "example.com/tenant", "valueExpression": "claims.tid"}]},
+                    "claimValidationRules": [{"type": "RequiredClaim", "requiredClaim": {"claim": "tid", "requiredValue": "t"}},
+                        {"type": "CEL", "cel": {"expression": "claims.email_verified == true", "message": "verify your address"}}],
+                    "userValidationRules": [{"expression": "!user.username.startsWith('system:')", "message": "reserved"}]}]},
                     "apiServer": {"audit": {"profile": "WriteRequestBodies"}, "tlsSecurityProfile": {"type": "Modern", "modern": {}}}}),
+                authorities: [("entra-ca".to_owned(), "-----BEGIN CERTIFICATE-----\nentra\n".to_owned())]
+                    .into(),
                 ..self_managed()
             },
         ),

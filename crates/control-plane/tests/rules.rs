@@ -161,6 +161,16 @@ fn what_cannot_be_rendered_says_why() {
             json!({"authentication": {"type": "OIDC", "oidcProviders": [{"name": "x", "issuer": {"issuerURL": "http://x"}}]}}),
             "does not begin with https://",
         ),
+        (
+            json!({"authentication": {"type": "OIDC", "oidcProviders": [{"name": "x", "issuer": {"issuerURL": "https://x",
+                "issuerCertificateAuthority": {"name": "absent"}}}]}}),
+            "issuerCertificateAuthority",
+        ),
+        (
+            json!({"authentication": {"type": "OIDC", "oidcProviders": [{"name": "x", "issuer": {"issuerURL": "https://x"},
+                "claimValidationRules": [{"type": "Later"}]}]}}),
+            "claimValidationRules[0].type",
+        ),
     ] {
         let text = said(wrong(configuration));
         assert!(text.contains(words), "{text}");
@@ -172,6 +182,30 @@ fn what_cannot_be_rendered_says_why() {
     assert!(said(scope).contains("is no whole number"));
     let broken = Error::Word { place: "x".into(), word: "y".into() };
     assert!(broken.to_string().contains("no word we know"));
+}
+
+/// The guest's API server must understand whom it is to believe.
+#[test]
+fn issuers_are_told_in_words_an_api_server_knows() {
+    let mut scope = self_managed();
+    scope.authorities.insert("entra-ca".into(), "-----BEGIN CERTIFICATE-----".into());
+    scope.configuration = json!({"authentication": {"type": "OIDC", "oidcProviders": [{"name": "entra",
+        "issuer": {"issuerURL": "https://login.example.com", "audiences": ["app"], "issuerCertificateAuthority": {"name": "entra-ca"}},
+        "claimMappings": {"username": {"expression": "claims.email"}, "groups": {"expression": "claims.roles"},
+            "uid": {"claim": "oid"}, "extra": [{"key": "example.com/t", "valueExpression": "claims.tid"}]},
+        "claimValidationRules": [{"type": "CEL", "cel": {"expression": "claims.verified == true"}}],
+        "userValidationRules": [{"expression": "user.username != 'root'", "message": "nobody is root"}]}]}});
+    let objects = control_plane::config::kube_apiserver::objects(&scope).unwrap();
+    let map = objects.iter().find(|o| o["metadata"]["name"] == "auth-config").unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(map["data"]["auth.json"].as_str().unwrap()).unwrap();
+    let read = ek_auth::oidc::parse(&document).unwrap();
+    assert_eq!(read[0].certificate_authority.as_deref(), Some("-----BEGIN CERTIFICATE-----"));
+    let jwt = &document["jwt"][0];
+    assert_eq!(jwt["claimMappings"]["username"], json!({"expression": "claims.email"}));
+    assert_eq!(jwt["claimMappings"]["uid"], json!({"claim": "oid"}));
+    assert_eq!(jwt["claimValidationRules"], json!([{"expression": "claims.verified == true"}]));
+    assert_eq!(jwt["userValidationRules"][0]["message"], "nobody is root");
 }
 
 #[test]

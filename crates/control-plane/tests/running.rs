@@ -20,6 +20,10 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 struct Told {
     azure: Arc<std::sync::Mutex<Option<Verdict>>>,
+    /// The API does not answer.
+    dead: Arc<std::sync::atomic::AtomicBool>,
+    /// The registry does not answer.
+    away: Arc<std::sync::atomic::AtomicBool>,
 }
 
 /// The only issuer that answers.
@@ -28,13 +32,18 @@ const ISSUER: &str = "https://login.example/tenant";
 impl Surroundings for Told {
     fn release<'a>(&'a self, hcp: &'a HostedControlPlane) -> BoxFuture<'a, Result<Release, Failure>> {
         let version = control_plane::facts::image(hcp).rsplit(':').next().unwrap_or_default().to_owned();
+        let away = self.away.load(std::sync::atomic::Ordering::Relaxed);
         Box::pin(async move {
+            if away {
+                return Err("the registry does not answer".into());
+            }
             if version == "none" { Err("there is no such release".into()) } else { Ok(release(&version)) }
         })
     }
 
     fn healthy<'a>(&'a self, _: &'a Scope) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async { Ok(()) })
+        let dead = self.dead.load(std::sync::atomic::Ordering::Relaxed);
+        Box::pin(async move { if dead { Err("nobody answers".to_owned()) } else { Ok(()) } })
     }
 
     fn management(&self, _: &str) -> Management {
@@ -141,6 +150,21 @@ impl World {
         );
         let account = json!({"metadata": {"name": "control-plane-operator"}});
         accounts.create(&Default::default(), &serde_json::from_value(account).unwrap()).await.unwrap();
+        let (handle, stop, metrics) = World::operate(&client, tenants, told);
+        World { server, handle, stop, metrics, _dir: dir }
+    }
+
+    /// The operator is another one from now on, which remembers nothing.
+    async fn restart(&mut self, told: Told) {
+        self.stop.cancel();
+        (self.handle, self.stop, self.metrics) = World::operate(&self.server.client(), Tenants::all(), told);
+    }
+
+    fn operate(
+        client: &kube::Client,
+        tenants: Arc<Tenants>,
+        told: Told,
+    ) -> (Handle, CancellationToken, Metrics) {
         let metrics = Metrics::default();
         let mut runtime = Runtime::new(clock::system(), &metrics);
         let served = [
@@ -162,10 +186,10 @@ impl World {
             namespace: None,
             only: Default::default(),
         };
-        let handle = operate::start(&mut runtime, &client, setup);
+        let handle = operate::start(&mut runtime, client, setup);
         let stop = CancellationToken::new();
         tokio::spawn(runtime.run(stop.clone()));
-        World { server, handle, stop, metrics, _dir: dir }
+        (handle, stop, metrics)
     }
 
     pub fn api(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
@@ -435,6 +459,98 @@ async fn what_holds_it_up_is_said() {
     w.stop.cancel();
 }
 
+/// A registry that has gone, or a release that nobody has, holds up a change; what serves serves on, and is told as it is. So
+/// it is under a pause.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_serves_is_told_as_it_is_whatever_holds_up_a_change() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let dead = Arc::default();
+    let w = World::told(Tenants::all(), Told { dead: Arc::clone(&dead), ..Told::default() }).await;
+    w.create(|_| {}).await;
+    w.give_address().await;
+    w.until("Available", "True").await;
+    w.settled().await;
+    let image = async |tag: &str| {
+        let change = json!({"spec": {"releaseImage": format!("quay.example/ocp-release:{tag}")}});
+        w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    };
+    image("none").await;
+    let o = w.until("ValidReleaseInfo", "False").await;
+    for (kind, status) in [
+        ("Available", "True"),
+        ("EtcdAvailable", "True"),
+        ("KubeAPIServerAvailable", "True"),
+        ("InfrastructureReady", "True"),
+        ("Degraded", "False"),
+    ] {
+        assert_eq!(condition(&o, kind)["status"], status, "{kind}: {}", condition(&o, kind));
+    }
+    image("4.19.3").await;
+    w.until("ValidReleaseInfo", "True").await;
+    w.settled().await;
+
+    let pause = |word: Value| json!({"spec": {"pausedUntil": word}});
+    let change = pause(json!("true"));
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    w.run().await;
+    let applied = w.applies();
+    dead.store(true, Relaxed);
+    // One of its pods goes: somebody looks.
+    let deployments = w.api("apps", "v1", "Deployment", "deployments");
+    let none = json!({"spec": {"replicas": 0}});
+    deployments.patch("kube-apiserver", &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
+    let o = w.until("Available", "False").await;
+    assert_eq!(condition(&o, "ValidIDPConfiguration")["status"], "True", "what was said of its facts stands");
+    assert_eq!(deployments.get("kube-apiserver").await.unwrap().data["spec"]["replicas"], 0);
+    assert_eq!(w.applies(), applied, "nothing is put right during a pause");
+    dead.store(false, Relaxed);
+    let change = pause(Value::Null);
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    w.until("Available", "True").await;
+    w.stop.cancel();
+}
+
+/// A registry that does not answer takes nothing away: its last word counts, and after a restart what is seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_that_is_away_makes_no_control_plane_unavailable() {
+    let away: Arc<std::sync::atomic::AtomicBool> = Arc::default();
+    let mut w = World::told(Tenants::all(), Told { away: Arc::clone(&away), ..Told::default() }).await;
+    w.create(|_| {}).await;
+    w.give_address().await;
+    w.until("Available", "True").await;
+    w.settled().await;
+    away.store(true, std::sync::atomic::Ordering::Relaxed);
+    // Whoever changes the object has its release looked up again.
+    let change = json!({"metadata": {"annotations": {"example.com/word": "new"}}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    let told = |o: Option<&DynamicObject>| {
+        let list = o.and_then(|o| o.data["status"]["conditions"].as_array());
+        let info = list.into_iter().flatten().find(|c| c["type"] == "ValidReleaseInfo");
+        info.is_some_and(|c| c["message"].as_str().is_some_and(|m| m.contains("as it was last looked up")))
+    };
+    let wait = kube::runtime::wait::await_condition(w.planes(), "demo", told);
+    let o = tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap().unwrap();
+    assert_eq!(condition(&o, "ValidReleaseInfo")["status"], "True");
+    assert_eq!(condition(&o, "Available")["status"], "True");
+    // It is looked after: what somebody takes away is put back.
+    let maps = w.api("", "v1", "ConfigMap", "configmaps");
+    maps.delete("kas-config", &Default::default()).await.unwrap();
+    let there = |o: Option<&DynamicObject>| o.is_some();
+    let wait = kube::runtime::wait::await_condition(maps, "kas-config", there);
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
+
+    w.restart(Told { away: Arc::clone(&away), ..Told::default() }).await;
+    let o = w.until("ValidReleaseInfo", "False").await;
+    for kind in ["Available", "EtcdAvailable", "KubeAPIServerAvailable", "InfrastructureReady"] {
+        assert_eq!(condition(&o, kind)["status"], "True", "{kind}: {}", condition(&o, kind));
+    }
+    let deployments = w.api("apps", "v1", "Deployment", "deployments");
+    deployments.delete("kube-apiserver", &Default::default()).await.unwrap();
+    let o = w.until("Available", "False").await;
+    assert_eq!(condition(&o, "KubeAPIServerAvailable")["reason"], "NotFound");
+    w.stop.cancel();
+}
+
 /// A control plane may go ahead of its guest: components are of its release, what the guest is told to be is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_control_plane_may_have_a_release_of_its_own() {
@@ -597,7 +713,7 @@ fn base64(text: &Value) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_azure_does_not_agree_with_is_not_begun() {
     let azure = Arc::default();
-    let told = Told { azure: Arc::clone(&azure) };
+    let told = Told { azure: Arc::clone(&azure), ..Told::default() };
     let message = "the VNet is in westus, the cluster in eastus: use a VNet of eastus".to_owned();
     *azure.lock().unwrap() = Some(Verdict::Bad { reason: "InvalidConfiguration", message: message.clone() });
     let w = World::told(Tenants::all(), told).await;

@@ -104,6 +104,7 @@ pub fn self_managed() -> Scope {
             ..Management::default()
         },
         metrics: MetricsSet::Telemetry,
+        authorities: Default::default(),
         metrics_forwarding: false,
         fips: false,
         trust_bundle: None,

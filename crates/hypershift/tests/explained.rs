@@ -110,6 +110,76 @@ fn what_is_wrong_and_what_to_do() {
     testkit::golden!("explain-deleting.txt", &explain::text(&tree, now(), false));
 }
 
+/// Nothing that `kubectl describe` shows to be wrong or under way is left out of the tree.
+#[test]
+fn every_condition_that_is_not_as_it_should_be_is_told() {
+    use apis::conditions::hosted_cluster as c;
+    let mut bad: Vec<(&str, &str, &str)> =
+        c::MIRRORED.iter().chain(c::MIRRORED_IF_PRESENT).map(|k| (*k, "False", "Bad")).collect();
+    bad.retain(|(k, _, _)| *k != c::DEGRADED);
+    bad.extend(apis::conditions::private_link::ALL.iter().map(|k| (*k, "False", "Bad")));
+    bad.extend(
+        [
+            c::SUPPORTED_HOSTED_CLUSTER,
+            c::VALID_CONFIGURATION,
+            c::VALID_RELEASE_IMAGE,
+            c::VALID_PROXY_CONFIGURATION,
+            c::RECONCILIATION_ACTIVE,
+            c::RECONCILIATION_SUCCEEDED,
+            c::PLATFORM_CREDENTIALS_FOUND,
+            c::IGNITION_ENDPOINT_AVAILABLE,
+            c::UNMANAGED_ETCD_AVAILABLE,
+            c::CLUSTER_VERSION_SUCCEEDING,
+            c::CLUSTER_VERSION_RELEASE_ACCEPTED,
+            c::CLUSTER_VERSION_UPGRADEABLE,
+            c::CLUSTER_VERSION_AVAILABLE,
+            c::CLUSTER_VERSION_RETRIEVED_UPDATES,
+            c::CLUSTER_SIZE_COMPUTED,
+            "WhateverElseSomebodySays",
+        ]
+        .map(|k| (k, "False", "Bad")),
+    );
+    bad.extend(
+        [
+            c::DEGRADED,
+            c::PROGRESSING,
+            c::CLUSTER_VERSION_PROGRESSING,
+            c::ETCD_RECOVERY_ACTIVE,
+            c::CLUSTER_SIZE_TRANSITION_PENDING,
+            c::CLUSTER_SIZE_TRANSITION_REQUIRED,
+            "CertificateAuthoritiesRotating",
+        ]
+        .map(|k| (k, "True", "Bad")),
+    );
+    bad.push((c::ETCD_RECOVERY_ACTIVE, "False", "EtcdRecoveryJobFailed"));
+    bad.push((c::PUBLIC_ENDPOINT_EXPOSED, "Unknown", "ConvergenceInProgress"));
+    for (kind, status, reason) in bad {
+        let message = format!("what {kind} says");
+        let said = condition(kind, status, reason, &message);
+        let status = json!({"conditions": [said]});
+        let plane = json!({"metadata": {"name": "demo", "namespace": "clusters-demo"},
+            "spec": {"secretEncryption": {"kms": {}}}, "status": status});
+        let facts = Facts { cluster: cluster(vec![said.clone()]), plane: Some(plane), ..Facts::default() };
+        let tree = explain::explain(&facts);
+        let mut all = Vec::new();
+        nodes(&tree, &mut all);
+        let found: Vec<_> = all.iter().filter(|n| n.message == message).collect();
+        assert_eq!(found.len(), 1, "{kind} is told once: {tree:#?}");
+        assert!(found[0].state > State::Unknown, "{kind}: {tree:#?}");
+    }
+    // What is well is not gone on about.
+    for (kind, status, reason) in [
+        (c::PUBLIC_ENDPOINT_EXPOSED, "False", "TopologyPrivate"),
+        (c::ETCD_RECOVERY_ACTIVE, "False", "AsExpected"),
+        (c::AUTO_NODE_ENABLED, "False", "AutoNodeNotConfigured"),
+        (c::ETCD_BACKUP_SUCCEEDED, "True", "BackupSucceeded"),
+    ] {
+        let facts =
+            Facts { cluster: cluster(vec![condition(kind, status, reason, "well")]), ..Facts::default() };
+        assert!(!format!("{:?}", explain::explain(&facts)).contains("well"), "{kind}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_is_read_from_any_cluster() {
     let w = World::start().await.with_inputs().await;

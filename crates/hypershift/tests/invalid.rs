@@ -48,6 +48,14 @@ const TABLE: &[Bad] = &[
         reason: "SecretNotFound",
         says: &["no key \".dockerconfigjson\"", "it has other"],
     },
+    bad(
+        "an API that nobody outside could reach",
+        |o| {
+            o["spec"]["services"][0]["servicePublishingStrategy"] =
+                json!({"type": "NodePort", "nodePort": {"address": "10.0.0.1"}})
+        },
+        &["spec.services[0].servicePublishingStrategy.type", "NodePort", "use Route or LoadBalancer"],
+    ),
     Bad {
         what: "a release that is none",
         change: |o| o["spec"]["release"]["image"] = json!("quay.example/ocp-release:none"),
@@ -366,9 +374,7 @@ async fn every_rule_says_what_to_do_and_nothing_is_made() {
         for part in b.says {
             assert!(message.contains(part), "{}: {part:?} is not in {message:?}", b.what);
         }
-        if !matches!(b.condition, "ValidProxyConfiguration" | "UnmanagedEtcdAvailable") {
-            assert_eq!(condition(&o, "Progressing")["reason"], "Blocked", "{}", b.what);
-        }
+        assert_eq!(condition(&o, "Progressing")["reason"], "Blocked", "{}", b.what);
         assert_eq!(condition(&o, "Available")["status"], "False", "{}", b.what);
         let space = w.api(&kinds::NAMESPACE, "").get_opt(&format!("clusters-{name}")).await.unwrap();
         assert!(space.is_none(), "{}: something was made", b.what);
@@ -454,6 +460,58 @@ async fn what_is_mended_goes_on_by_itself() {
     w.condition("ValidConfiguration", "True").await;
 }
 
+/// A cluster that runs has a copy of its pull secret: without the original it says so, is looked after, and keeps the copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_cluster_lives_without_the_original_of_its_pull_secret() {
+    let w = World::start().await.with_inputs().await;
+    let running = w.operate();
+    let o = w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    w.condition("Available", "True").await;
+    let secret = o.data["spec"]["pullSecret"]["name"].as_str().unwrap().to_owned();
+    w.api(&kinds::SECRET, "clusters").delete(&secret, &Default::default()).await.unwrap();
+    let c = w.condition("ValidReleaseImage", "False").await;
+    assert_eq!(c["reason"], "SecretNotFound");
+    let change = json!({"spec": {"channel": "stable-4.19"}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", change).await;
+    let followed =
+        |o: Option<&kube::core::DynamicObject>| o.is_some_and(|o| o.data["spec"]["channel"] == "stable-4.19");
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "the change", followed).await;
+    running.handle.poke("clusters/demo");
+    w.api(&kinds::SECRET, "clusters-demo").get("pull-secret").await.unwrap();
+    w.condition("Available", "True").await;
+    // A new operator knows as much.
+    drop(running);
+    let _running = w.operate();
+    let change = json!({"spec": {"channel": "fast-4.19"}});
+    w.patch(&kinds::CLUSTER, "clusters", "demo", change).await;
+    let followed =
+        |o: Option<&kube::core::DynamicObject>| o.is_some_and(|o| o.data["spec"]["channel"] == "fast-4.19");
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "the change", followed).await;
+    w.api(&kinds::SECRET, "clusters-demo").get("pull-secret").await.unwrap();
+}
+
+/// A pause stops hands, not eyes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_cluster_says_when_its_control_plane_dies() {
+    let w = World::start().await.with_inputs().await;
+    let _running = w.operate();
+    w.create(&kinds::CLUSTER, samples::self_managed()).await;
+    w.report_available().await;
+    w.condition("Available", "True").await;
+    w.patch(&kinds::CLUSTER, "clusters", "demo", json!({"spec": {"pausedUntil": "true"}})).await;
+    w.condition("ReconciliationActive", "False").await;
+    let mut status = crate::world::available("4.19.3");
+    status["conditions"][0]["status"] = json!("False");
+    status["conditions"][0]["reason"] = json!("KASLoadBalancerNotReachable");
+    w.report(status).await;
+    let c = w.condition("Available", "False").await;
+    assert_eq!(c["reason"], "KASLoadBalancerNotReachable");
+    let o = w.api(&kinds::CLUSTER, "clusters").get("demo").await.unwrap();
+    assert_eq!(o.data["status"]["kubeconfig"]["name"], "demo-admin-kubeconfig", "who may come in still may");
+    assert!(condition(&o, "Progressing")["message"].as_str().unwrap().contains("ReconciliationActive"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn azure_is_asked_before_anything_is_made_and_never_hurts_what_runs() {
     let w = World::start().await.with_inputs().await;
@@ -474,6 +532,7 @@ async fn azure_is_asked_before_anything_is_made_and_never_hurts_what_runs() {
     running.handle.poke("clusters/demo");
     let c = w.condition("PlatformCredentialsFound", "False").await;
     assert_eq!(c["reason"], "PlatformCredentialsNotFound");
+    assert_eq!(w.condition("Progressing", "False").await["reason"], "Blocked", "nothing is on its way");
     let c = w.condition("ValidConfiguration", "False").await;
     assert!(c["message"].as_str().unwrap().contains("vnetID"), "{c}");
     assert!(w.api(&kinds::NAMESPACE, "").get_opt("clusters-demo").await.unwrap().is_none());

@@ -5,6 +5,7 @@ use crate::pod::Pod;
 use crate::scope::{Etcd, Scope};
 use crate::{Error, tls};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const CERTS: &str = "/etc/kubernetes/certs";
 
@@ -272,13 +273,23 @@ fn oauth_metadata(scope: &Scope) -> Value {
 /// Whom the API server believes directly, where OpenShift's OAuth is not used.
 fn authentication(scope: &Scope) -> Result<Value, Error> {
     let providers = scope.configuration["authentication"]["oidcProviders"].as_array();
-    let jwt: Result<Vec<Value>, Error> = providers.into_iter().flatten().map(provider).collect();
+    let jwt: Result<Vec<Value>, Error> =
+        providers.into_iter().flatten().map(|p| provider(p, &scope.authorities)).collect();
     Ok(
         json!({"apiVersion": "apiserver.config.k8s.io/v1beta1", "kind": "AuthenticationConfiguration", "jwt": jwt?}),
     )
 }
 
-fn provider(p: &Value) -> Result<Value, Error> {
+/// The ConfigMaps with the authorities of issuers that tokens are taken from directly.
+pub fn authorities(configuration: &Value) -> Vec<String> {
+    let providers = configuration["authentication"]["oidcProviders"].as_array().into_iter().flatten();
+    let named = providers.filter_map(|p| p["issuer"]["issuerCertificateAuthority"]["name"].as_str());
+    named.filter(|n| !n.is_empty()).map(str::to_owned).collect()
+}
+
+/// One issuer: everything that OpenShift's type has, in the words of Kubernetes. What is not understood is refused: a rule
+/// that is left out lets in whom somebody meant to keep out.
+fn provider(p: &Value, authorities: &BTreeMap<String, String>) -> Result<Value, Error> {
     let url = p["issuer"]["issuerURL"].as_str().unwrap_or_default();
     if !url.starts_with("https://") {
         return Err(Error::Configuration {
@@ -286,7 +297,12 @@ fn provider(p: &Value) -> Result<Value, Error> {
             why: format!("{url:?} does not begin with https://"),
         });
     }
+    let field = |rest: &str| format!("configuration.authentication.oidcProviders[{}].{rest}", p["name"]);
+    let given = |v: &Value| v.as_str().is_some_and(|t| !t.is_empty());
     let mapping = |m: &Value, default: &str| {
+        if given(&m["expression"]) {
+            return json!({"expression": m["expression"]});
+        }
         let prefix = match m["prefixPolicy"].as_str() {
             Some("NoPrefix") => String::new(),
             Some("Prefix") => m["prefix"]["prefixString"].as_str().unwrap_or_default().to_owned(),
@@ -302,18 +318,62 @@ fn provider(p: &Value) -> Result<Value, Error> {
         "issuer": {"url": url, "audiences": p["issuer"]["audiences"], "audienceMatchPolicy": "MatchAny"},
         "claimMappings": {"username": mapping(user, &default)},
     });
-    if claims["groups"]["claim"].as_str().is_some_and(|c| !c.is_empty()) {
+    if given(&p["issuer"]["discoveryURL"]) {
+        out["issuer"]["discoveryURL"] = p["issuer"]["discoveryURL"].clone();
+    }
+    if let Some(name) = p["issuer"]["issuerCertificateAuthority"]["name"].as_str().filter(|n| !n.is_empty()) {
+        let pem = authorities.get(name).ok_or_else(|| Error::Configuration {
+            field: field("issuer.issuerCertificateAuthority"),
+            why: format!("ConfigMap {name:?} has no key \"ca-bundle.crt\""),
+        })?;
+        out["issuer"]["certificateAuthority"] = json!(pem);
+    }
+    if given(&claims["groups"]["claim"]) || given(&claims["groups"]["expression"]) {
         out["claimMappings"]["groups"] = mapping(&claims["groups"], "");
     }
-    let rules = p["claimValidationRules"].as_array();
-    let rules: Vec<Value> = rules
-        .into_iter()
-        .flatten()
-        .filter(|r| r["type"] == "RequiredClaim")
-        .map(|r| json!({"claim": r["requiredClaim"]["claim"], "requiredValue": r["requiredClaim"]["requiredValue"]}))
+    for way in ["claim", "expression"] {
+        if given(&claims["uid"][way]) {
+            out["claimMappings"]["uid"] = json!({way: claims["uid"][way]});
+        }
+    }
+    let list = |v: &Value| v.as_array().cloned().unwrap_or_default();
+    let extra: Vec<Value> = list(&claims["extra"])
+        .iter()
+        .map(|e| json!({"key": e["key"], "valueExpression": e["valueExpression"]}))
         .collect();
+    if !extra.is_empty() {
+        out["claimMappings"]["extra"] = json!(extra);
+    }
+    let expression = |r: &Value| match given(&r["message"]) {
+        true => json!({"expression": r["expression"], "message": r["message"]}),
+        false => json!({"expression": r["expression"]}),
+    };
+    let rules = list(&p["claimValidationRules"]);
+    let rules: Result<Vec<Value>, Error> = rules
+        .iter()
+        .enumerate()
+        .map(|(i, r)| match r["type"].as_str() {
+            Some("RequiredClaim") => {
+                let r = &r["requiredClaim"];
+                Ok(json!({"claim": r["claim"], "requiredValue": r["requiredValue"]}))
+            }
+            Some("CEL") => Ok(expression(&r["cel"])),
+            other => Err(Error::Configuration {
+                field: field(&format!("claimValidationRules[{i}].type")),
+                why: format!(
+                    "{:?} is none that we know: use RequiredClaim or CEL",
+                    other.unwrap_or_default()
+                ),
+            }),
+        })
+        .collect();
+    let rules = rules?;
     if !rules.is_empty() {
         out["claimValidationRules"] = json!(rules);
+    }
+    let users: Vec<Value> = list(&p["userValidationRules"]).iter().map(expression).collect();
+    if !users.is_empty() {
+        out["userValidationRules"] = json!(users);
     }
     Ok(out)
 }

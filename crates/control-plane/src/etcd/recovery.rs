@@ -19,6 +19,7 @@ const AGAIN: SignedDuration = SignedDuration::from_mins(15);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub pod: String,
+    pub uid: String,
     pub ready: bool,
     /// Its etcd does not run, and this is how often it was started.
     pub failing: Option<i64>,
@@ -40,6 +41,7 @@ impl Member {
         let restarts = main["restartCount"].as_i64().unwrap_or(0);
         Some(Member {
             pod,
+            uid: o.metadata.uid.clone().unwrap_or_default(),
             ready: main["ready"] == true,
             failing: (!running && restarts > 0).then_some(restarts),
         })
@@ -52,7 +54,7 @@ pub enum Decision {
     /// Nothing, and nothing to say.
     Rest,
     /// Its disk and pod are to go.
-    Replace { pod: String, finding: Finding },
+    Replace { pod: String, uid: String, finding: Finding },
     /// Only something to say.
     Say(Finding),
 }
@@ -61,8 +63,15 @@ fn say(status: Status, reason: &str, message: String) -> Finding {
     Finding::new(condition::ETCD_RECOVERY_ACTIVE, status, reason, message)
 }
 
-/// What to do about the members there are; `before` is what was last said of this.
-pub fn decide(members: &[Member], wanted: i64, before: Option<&Condition>, now: Timestamp) -> Decision {
+/// What to do about the members there are; `before` is what was last said of this, `replaced` the uid of the pod that was
+/// last taken away.
+pub fn decide(
+    members: &[Member],
+    wanted: i64,
+    replaced: Option<&str>,
+    before: Option<&Condition>,
+    now: Timestamp,
+) -> Decision {
     let ready = i64::try_from(members.iter().filter(|m| m.ready).count()).unwrap_or(0);
     let active = before.is_some_and(|c| c.status == Status::True);
     let gave_up = before.is_some_and(|c| c.reason == reason::ETCD_RECOVERY_JOB_FAILED);
@@ -85,6 +94,10 @@ pub fn decide(members: &[Member], wanted: i64, before: Option<&Condition>, now: 
             )),
         };
     };
+    if replaced == Some(member.uid.as_str()) {
+        // It is gone, and the watch has not told yet.
+        return Decision::Rest;
+    }
     let recent = before.is_some_and(|c| {
         (active || gave_up)
             && c.message.contains(&member.pod)
@@ -105,12 +118,16 @@ pub fn decide(members: &[Member], wanted: i64, before: Option<&Condition>, now: 
         "{} could not start {TRIES} times: it begins empty and is given the data by the others",
         member.pod
     );
-    Decision::Replace { pod: member.pod.clone(), finding: say(Status::True, reason::AS_EXPECTED, message) }
+    Decision::Replace {
+        pod: member.pod.clone(),
+        uid: member.uid.clone(),
+        finding: say(Status::True, reason::AS_EXPECTED, message),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use reconcile::conditions::Conditions;
     use serde_json::json;
@@ -122,6 +139,7 @@ mod tests {
     fn members(failing: &[i64]) -> Vec<Member> {
         let member = |(i, n): (usize, &i64)| Member {
             pod: format!("etcd-{i}"),
+            uid: format!("uid-{i}"),
             ready: *n == 0,
             failing: (*n > 0).then_some(*n),
         };
@@ -141,25 +159,47 @@ mod tests {
 
     #[test]
     fn one_lost_member_is_replaced_once() {
-        assert_eq!(decide(&members(&[0, 0, 2]), 3, None, now()), Decision::Rest, "it may still come back");
-        let first = decide(&members(&[0, 0, 3]), 3, None, now());
+        assert_eq!(
+            decide(&members(&[0, 0, 2]), 3, None, None, now()),
+            Decision::Rest,
+            "it may still come back"
+        );
+        let first = decide(&members(&[0, 0, 3]), 3, None, None, now());
         assert!(matches!(&first, Decision::Replace { pod, .. } if pod == "etcd-2"), "{first:?}");
         let said = told(&first);
         let before = said.get("EtcdRecoveryActive");
         let soon = now() + SignedDuration::from_mins(5);
-        let again = decide(&members(&[0, 0, 3]), 3, before, soon);
+        let again = decide(&members(&[0, 0, 3]), 3, None, before, soon);
         assert!(matches!(&again, Decision::Say(f) if f.reason == "EtcdRecoveryJobFailed"), "{again:?}");
-        let healed = decide(&members(&[0, 0, 0]), 3, before, soon);
+        let healed = decide(&members(&[0, 0, 0]), 3, None, before, soon);
         assert!(matches!(&healed, Decision::Say(f) if f.status == Status::False && f.reason == "AsExpected"));
         let later = now() + SignedDuration::from_mins(60);
-        assert!(matches!(decide(&members(&[0, 0, 3]), 3, before, later), Decision::Replace { .. }));
+        assert!(matches!(decide(&members(&[0, 0, 3]), 3, None, before, later), Decision::Replace { .. }));
+    }
+
+    /// The pass after a replacement may still see the pod that was taken away: that is no second failure.
+    #[test]
+    fn a_member_that_was_just_replaced_has_not_failed_again() {
+        let Decision::Replace { uid, finding, .. } = decide(&members(&[0, 0, 3]), 3, None, None, now())
+        else {
+            panic!("it is replaced");
+        };
+        let mut said = Conditions::of(&json!({}));
+        said.set(finding, None, now());
+        let before = said.get("EtcdRecoveryActive");
+        let old = decide(&members(&[0, 0, 4]), 3, Some(&uid), before, now());
+        assert_eq!(old, Decision::Rest);
+        let mut new = members(&[0, 0, 3]);
+        new[2].uid = "another".into();
+        let again = decide(&new, 3, Some(&uid), before, now());
+        assert!(matches!(&again, Decision::Say(f) if f.reason == "EtcdRecoveryJobFailed"), "{again:?}");
     }
 
     #[test]
     fn data_is_never_given_up_without_a_quorum() {
         for lost in [&[0, 3, 3][..], &[3, 3, 3], &[3]] {
             let wanted = i64::try_from(lost.len()).unwrap();
-            let decision = decide(&members(lost), wanted, None, now());
+            let decision = decide(&members(lost), wanted, None, None, now());
             assert!(
                 matches!(&decision, Decision::Say(f) if f.reason == "EtcdRecoveryJobFailed"),
                 "{lost:?} {decision:?}"
@@ -168,8 +208,8 @@ mod tests {
         // One fails, one is only not ready: two of three are away.
         let mut two = members(&[0, 0, 3]);
         two[1].ready = false;
-        assert!(matches!(decide(&two, 3, None, now()), Decision::Say(_)));
-        assert_eq!(decide(&members(&[0, 0, 0]), 3, None, now()), Decision::Rest);
+        assert!(matches!(decide(&two, 3, None, None, now()), Decision::Say(_)));
+        assert_eq!(decide(&members(&[0, 0, 0]), 3, None, None, now()), Decision::Rest);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::progress::{Progress, Rollout};
 use super::trouble::Trouble;
 use super::{Held, Verdict};
-use crate::scope::{Encryption, Etcd, Scope};
+use crate::scope::{Encryption, Scope};
 use apis::conditions::hosted_cluster as is;
 use apis::conditions::reason;
 use reconcile::conditions::{Finding, Status};
@@ -14,6 +14,10 @@ pub struct Known<'a> {
     pub scope: Option<&'a Scope>,
     pub progress: Option<&'a Progress>,
     pub held: Option<&'a Held>,
+    /// Why the release is taken as it was last looked up.
+    pub stale: Option<&'a str>,
+    /// Somebody else runs etcd.
+    pub foreign_etcd: bool,
     /// The administrator's kubeconfig is written.
     pub kubeconfig: bool,
     pub health: &'a Result<(), String>,
@@ -29,6 +33,11 @@ pub struct Known<'a> {
     pub troubles: &'a [Trouble],
 }
 
+/// Whether a condition tells of what is seen of a control plane; the others tell of its facts.
+pub fn observed(kind: &str) -> bool {
+    matches!(kind, is::ETCD_AVAILABLE | is::KUBE_API_SERVER_AVAILABLE | is::DEGRADED | is::AVAILABLE)
+}
+
 /// A condition before it has its name.
 type Said = (Status, &'static str, String);
 
@@ -41,7 +50,7 @@ pub fn conditions(known: &Known<'_>) -> Vec<Finding> {
         all.push(Finding::new(kind, status, reason, message));
     };
     say(is::VALID_HOSTED_CONTROL_PLANE_CONFIGURATION, configuration(known));
-    say(is::VALID_RELEASE_INFO, held(known, is::VALID_RELEASE_INFO));
+    say(is::VALID_RELEASE_INFO, release(known));
     say(is::INFRASTRUCTURE_READY, infrastructure(known));
     say(is::EXTERNAL_DNS_REACHABLE, name(known));
     say(is::VALID_IDP_CONFIGURATION, providers(known));
@@ -65,6 +74,16 @@ fn held(known: &Known<'_>, kind: &str) -> Said {
     match known.held.filter(|h| h.kind == kind) {
         Some(h) => (Status::False, h.reason, h.message.clone()),
         None => well("all is well"),
+    }
+}
+
+fn release(known: &Known<'_>) -> Said {
+    let said = held(known, is::VALID_RELEASE_INFO);
+    match known.stale {
+        Some(why) if said.0 == Status::True => {
+            well(&format!("the release is taken as it was last looked up; it cannot be looked up now: {why}"))
+        }
+        _ => said,
     }
 }
 
@@ -124,7 +143,7 @@ fn rollout(known: &Known<'_>, name: &str) -> Rollout {
 }
 
 fn etcd(known: &Known<'_>) -> Said {
-    if known.scope.is_some_and(|s| matches!(s.etcd, Etcd::Unmanaged { .. })) {
+    if known.foreign_etcd {
         return (Status::True, reason::ETCD_RUNNING, "etcd is not ours".to_owned());
     }
     let r = rollout(known, "etcd");
@@ -187,7 +206,8 @@ fn degraded(known: &Known<'_>) -> Said {
 
 fn available(known: &Known<'_>, etcd: Said, api: Said) -> Said {
     let no = |reason: &'static str, message: String| (Status::False, reason, message);
-    if let Some(h) = known.held {
+    // What holds up a change of a control plane that serves says nothing of whether it serves.
+    if let Some(h) = known.held.filter(|_| !known.was_available) {
         return no(h.reason, h.message.clone());
     }
     if !known.kubeconfig {
@@ -206,6 +226,10 @@ fn available(known: &Known<'_>, etcd: Said, api: Said) -> Said {
     let missing = known.progress.map(Progress::missing).unwrap_or_default();
     if !known.was_available && !missing.is_empty() {
         return no(reason::COMPONENTS_NOT_AVAILABLE, format!("waiting for {}", missing.join(", ")));
+    }
+    if !known.was_available && known.scope.is_none() {
+        let message = "whether all components are there cannot be told at present".to_owned();
+        return no(reason::COMPONENTS_NOT_AVAILABLE, message);
     }
     well("the control plane answers")
 }
@@ -236,6 +260,8 @@ mod tests {
             scope: None,
             progress: None,
             held: Some(&held),
+            stale: None,
+            foreign_etcd: false,
             kubeconfig: false,
             health: &health,
             was_available: false,
@@ -271,6 +297,8 @@ mod tests {
             scope: None,
             progress: None,
             held: None,
+            stale: None,
+            foreign_etcd: false,
             kubeconfig: false,
             health: &health,
             was_available: true,
@@ -284,5 +312,32 @@ mod tests {
         assert_eq!(available(&known, well(), well()).1, "KubeconfigWaitingForCreate");
         known.kubeconfig = true;
         assert_eq!(available(&known, well(), well()).0, Status::True);
+    }
+
+    #[test]
+    fn what_holds_up_a_change_does_not_make_a_serving_api_unavailable() {
+        let held = Held { kind: "ValidReleaseInfo", reason: "MissingReleaseImages", message: "gone".into() };
+        let mut known = Known {
+            scope: None,
+            progress: None,
+            held: Some(&held),
+            stale: None,
+            foreign_etcd: false,
+            kubeconfig: true,
+            health: &Ok(()),
+            was_available: true,
+            name: None,
+            providers: None,
+            azure: &Verdict::Good,
+            kms: &Verdict::Good,
+            troubles: &[],
+        };
+        let well = || well("well");
+        assert_eq!(available(&known, well(), well()).0, Status::True);
+        let away = Err("nobody answers".to_owned());
+        known.health = &away;
+        assert_eq!(available(&known, well(), well()).1, "KASLoadBalancerNotReachable");
+        known.was_available = false;
+        assert_eq!(available(&known, well(), well()).1, "MissingReleaseImages");
     }
 }

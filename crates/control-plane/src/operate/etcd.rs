@@ -2,19 +2,18 @@
 
 use super::memo::Memo;
 use super::objects;
+use super::progress::Progress;
 use super::{Found, KINDS, Operator, Pass};
 use crate::etcd::{backup, recovery};
 use crate::scope::Etcd;
 use apis::conditions::hosted_cluster::control_plane::ETCD_SNAPSHOT_RESTORED;
 use apis::conditions::reason;
-use jiff::SignedDuration;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::core::DynamicObject;
 use reconcile::conditions::{Conditions, Finding, Status};
 use reconcile::{Failure, Kind, Waiting};
 use serde_json::{Value, json};
-
-/// A member that was replaced is not looked at again before the watches can have told of it.
-const SETTLES: SignedDuration = SignedDuration::from_mins(2);
 
 impl Operator {
     pub(super) async fn look_after_etcd(
@@ -29,37 +28,36 @@ impl Operator {
             let message = "etcd began from the snapshot; it is not asked for again";
             found.said.push(Finding::new(ETCD_SNAPSHOT_RESTORED, Status::True, reason::AS_EXPECTED, message));
         }
-        self.recover(pass, memo, found).await?;
+        self.recover(pass.seen, pass.progress, memo, found, pass.now).await?;
         self.back_up(pass, found).await
     }
 
-    async fn recover(&self, pass: &Pass<'_>, memo: &mut Memo, found: &mut Found) -> Result<(), Failure> {
-        let namespace = &pass.scope.namespace;
+    /// Helps a member that does not come back. Needs no facts: also of a control plane that has none at present.
+    pub(super) async fn recover(
+        &self,
+        seen: &DynamicObject,
+        progress: &Progress,
+        memo: &mut Memo,
+        found: &mut Found,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        let namespace = seen.metadata.namespace.as_deref().unwrap_or_default();
         let members: Vec<recovery::Member> =
             self.views.members.within(namespace).iter().map(|m| (**m).clone()).collect();
-        let Some(etcd) = pass.progress.rollout("etcd").filter(|r| r.there) else { return Ok(()) };
-        let before = Conditions::of(pass.seen.data.get("status").unwrap_or(&Value::Null));
+        let Some(etcd) = progress.rollout("etcd").filter(|r| r.there) else { return Ok(()) };
+        let before = Conditions::of(seen.data.get("status").unwrap_or(&Value::Null));
         let before = before.get(apis::conditions::hosted_cluster::ETCD_RECOVERY_ACTIVE);
-        match recovery::decide(&members, etcd.wanted, before, pass.now) {
+        match recovery::decide(&members, etcd.wanted, memo.replaced.as_deref(), before, now) {
             recovery::Decision::Rest => {}
             recovery::Decision::Say(finding) => found.said.push(finding),
-            recovery::Decision::Replace { pod, finding } => {
+            recovery::Decision::Replace { pod, uid, finding } => {
                 found.said.push(finding);
-                let lately = memo
-                    .replaced
-                    .as_ref()
-                    .is_some_and(|(p, at)| *p == pod && pass.now.duration_since(*at) < SETTLES);
-                if !lately {
-                    tracing::warn!(
-                        namespace,
-                        pod,
-                        "a member of etcd is lost: it begins empty and joins again"
-                    );
-                    memo.replaced = Some((pod.clone(), pass.now));
-                    let claim = Kind::of::<PersistentVolumeClaim>().at(namespace, format!("data-{pod}"));
-                    self.applier.delete(&claim).await?;
-                    self.applier.delete(&Kind::of::<Pod>().at(namespace, pod)).await?;
-                }
+                tracing::warn!(namespace, pod, "a member of etcd is lost: it begins empty and joins again");
+                let claim = Kind::of::<PersistentVolumeClaim>().at(namespace, format!("data-{pod}"));
+                self.applier.delete(&claim).await?;
+                self.applier.delete(&Kind::of::<Pod>().at(namespace, pod)).await?;
+                // Only now: what failed half way is done again.
+                memo.replaced = Some(uid);
             }
         }
         Ok(())

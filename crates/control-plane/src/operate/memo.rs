@@ -16,7 +16,7 @@ use crate::scope::{Management, OpenId, Release, Scope};
 use apis::hypershift::HostedControlPlane;
 use apis::hypershift::component::ComponentResource;
 use aws_lc_rs::digest::{SHA256, digest};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::core::DynamicObject;
 use pki::rotation::Step;
 use reconcile::{Applier, Failure, Print};
@@ -57,8 +57,14 @@ pub fn sum_of(data: &Data) -> Sum {
 pub struct Memo {
     read: Option<Read>,
     facts: Option<Facts>,
-    /// The release as it was last looked up for this object, and when.
+    /// The release as it was looked up for this object, and until when that is believed.
     pub released: Option<(Release, Timestamp)>,
+    /// What was last looked up, by which image: counts if nobody answers any more.
+    pub last: Option<(String, Release)>,
+    /// Why nobody answered when the release was last looked up.
+    pub unanswered: Option<String>,
+    /// The last facts there were, whatever the object has become since: where its API is, and what belongs to it.
+    pub lately: Option<Arc<Scope>>,
     /// By component; under the empty name what is published.
     pub parts: BTreeMap<&'static str, Part>,
     pub issued: Option<Issued>,
@@ -67,8 +73,8 @@ pub struct Memo {
     pub pending: Pending,
     /// What the API server looked like when it last answered, and when that was.
     pub answered: Option<(Sum, Timestamp)>,
-    /// The member of etcd that was last replaced, and when.
-    pub replaced: Option<(String, Timestamp)>,
+    /// The member of etcd that was last replaced, by the uid of its pod.
+    pub replaced: Option<String>,
     /// What others said of what, and when.
     verdicts: BTreeMap<&'static str, (Sum, Timestamp, Verdict)>,
     /// What the statuses of components were made from.
@@ -129,9 +135,9 @@ impl Memo {
     }
 
     /// The release, if it was looked up not long ago.
-    pub fn release(&self, now: Timestamp, believed: SignedDuration) -> Option<Release> {
-        let (release, at) = self.released.as_ref()?;
-        (now.duration_since(*at) < believed).then(|| release.clone())
+    pub fn release(&self, now: Timestamp) -> Option<Release> {
+        let (release, until) = self.released.as_ref()?;
+        (now < *until).then(|| release.clone())
     }
 
     /// What was said of this, if it still counts.
@@ -174,6 +180,7 @@ impl Memo {
         scope: Arc<Scope>,
     ) -> Sum {
         let sum = sum(&format!("{scope:?}"));
+        self.lately = Some(scope.clone());
         self.facts = Some(Facts { given, management, scope, sum });
         sum
     }

@@ -19,6 +19,7 @@ mod going;
 mod memo;
 mod objects;
 mod progress;
+mod standing;
 mod tell;
 mod trouble;
 mod unwanted;
@@ -44,7 +45,7 @@ use kube::core::DynamicObject;
 use memo::{Memo, Sum};
 use parking_lot::Mutex;
 use reconcile::conditions::{Conditions, Finding};
-use reconcile::{Applier, Controller, Failure, Outcome, Pause, Waiting, chain, split};
+use reconcile::{Applier, Controller, Failure, Outcome, Waiting, chain, split};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -174,6 +175,8 @@ struct Pass<'a> {
 #[derive(Default)]
 struct Found {
     held: Option<Held>,
+    /// Why the release is taken as it was last looked up.
+    stale: Option<String>,
     /// What is wrong with identity providers.
     providers: Option<String>,
     /// Further conditions.
@@ -220,10 +223,8 @@ impl Operator {
             return Ok(Outcome::Done);
         }
         let now = self.clock.now();
-        match Pause::read(hcp.spec.paused_until.as_deref(), now) {
-            Ok(Pause::Forever) => return Ok(Outcome::Done),
-            Ok(Pause::Until(t)) => return Ok(Outcome::After(t.duration_since(now))),
-            Ok(Pause::No) | Err(_) => {}
+        if let Some(outcome) = self.paused(&seen, &hcp, &mut memo, now).await? {
+            return Ok(outcome);
         }
         memo.pending.settle(&self.applier, |kind, name| self.views.seen(namespace, kind, name));
         let facts = match self.scope(&mut memo, &hcp).await {
@@ -235,22 +236,14 @@ impl Operator {
                 let (scope, sum) = self.with_issuers(&mut memo, scope, sum, now).await;
                 (scope, sum, wished)
             }
-            Err(held) => {
-                let waiting = Waiting::new(held.message.clone(), "the condition says more", now);
-                // A registry tells nobody when it is back.
-                let again = (held.kind == "ValidReleaseInfo").then_some(RELEASE_AGAIN);
-                let health = Err(held.message.clone());
-                self.tell(&seen, &Account::of(&Found { held: Some(held), ..Found::default() }, &health))
-                    .await?;
-                return Ok(Outcome::Waiting { on: vec![waiting], again });
-            }
+            Err(held) => return self.stands(&seen, &hcp, &mut memo, held, now).await,
         };
         let progress = progress(&scope, &|n| self.views.rollout(namespace, n));
         let troubles = self.views.troubles(namespace);
         let wished = wished.as_ref();
         let pass =
             Pass { seen: &seen, scope: &scope, wished, troubles: &troubles, sum, progress: &progress, now };
-        let mut found = Found::default();
+        let mut found = Found { stale: memo.unanswered.clone(), ..Found::default() };
         let (azure, kms) = self.ask(&pass, &mut memo).await;
         // What could not be done does not keep us from saying how things are.
         let done = match &azure {
@@ -264,7 +257,7 @@ impl Operator {
                 done.and(self.look_after_etcd(&pass, &mut memo, &mut found).await)
             }
         };
-        let health = self.health(&pass, &mut memo).await;
+        let health = self.health(&scope, &progress, &mut memo, now).await;
         if health.is_err() {
             memo.doubt("kms", now);
         }
@@ -282,6 +275,7 @@ impl Operator {
             until,
             health.is_err().then_some(ASK_AGAIN),
             unsure.then_some(VERDICT_AGAIN),
+            memo.unanswered.is_some().then_some(RELEASE_AGAIN),
             scope.openid.values().any(Result::is_err).then_some(ISSUER_AGAIN),
             // Whether a phase of a rotation is over is seen by the run after the one that wrote.
             ((rotates || found.rotates) && found.sent).then_some(SignedDuration::from_secs(1)),
@@ -294,8 +288,8 @@ impl Operator {
         })
     }
 
-    /// The facts as they are at present: with the encryption that the phase of its rotation needs and the keys that users
-    /// gave us, and without a snapshot that was restored.
+    /// The facts as they are at present: with the encryption that the phase of its rotation needs, with the keys and the
+    /// authorities that users gave us, and without a snapshot that was restored.
     fn present(
         &self,
         seen: &DynamicObject,
@@ -309,6 +303,11 @@ impl Operator {
                 *restore = None;
             }
             (scope, sum) = (Arc::new(after), memo::sum(&format!("{sum}restored")));
+        }
+        let authorities = self.views.authorities(&scope);
+        if !authorities.is_empty() {
+            sum = memo::sum(&format!("{sum}{authorities:?}"));
+            scope = Arc::new(Scope { authorities, ..(*scope).clone() });
         }
         let Some(wished) = &scope.encryption else { return Ok((scope, sum, None)) };
         let bad = |message: String| Held {
@@ -420,20 +419,35 @@ impl Operator {
         Some(if health.is_ok() { Ok(()) } else { self.around.resolves(host).await })
     }
 
-    async fn scope(&self, memo: &mut Memo, hcp: &HostedControlPlane) -> Result<(Arc<Scope>, Sum), Held> {
+    /// The release that the object names. Of a registry that is away now its last word is taken: nothing about a control
+    /// plane that runs depends on whether a registry answers today.
+    async fn release(&self, memo: &mut Memo, hcp: &HostedControlPlane) -> Result<Release, Held> {
         let now = self.clock.now();
-        let release = match memo.release(now, RELEASE_BELIEVED) {
-            Some(release) => release,
-            None => {
-                let asked = self.around.release(hcp).await.map_err(|e| Held {
-                    kind: "ValidReleaseInfo",
-                    reason: "MissingReleaseImages",
-                    message: chain(&*e).to_string(),
-                })?;
-                memo.released = Some((asked.clone(), now));
-                asked
+        if let Some(release) = memo.release(now) {
+            return Ok(release);
+        }
+        let image = facts::image(hcp);
+        let why = match self.around.release(hcp).await {
+            Ok(asked) => {
+                memo.unanswered = None;
+                memo.last = Some((image.to_owned(), asked.clone()));
+                memo.released = Some((asked.clone(), now + RELEASE_BELIEVED));
+                return Ok(asked);
             }
+            Err(e) => chain(&*e).to_string(),
         };
+        match memo.last.as_ref().filter(|(of, _)| of == image).map(|(_, release)| release.clone()) {
+            Some(release) => {
+                memo.released = Some((release.clone(), now + RELEASE_AGAIN));
+                memo.unanswered = Some(why);
+                Ok(release)
+            }
+            None => Err(Held { kind: "ValidReleaseInfo", reason: "MissingReleaseImages", message: why }),
+        }
+    }
+
+    async fn scope(&self, memo: &mut Memo, hcp: &HostedControlPlane) -> Result<(Arc<Scope>, Sum), Held> {
+        let release = self.release(memo, hcp).await?;
         let namespace = hcp.metadata.namespace.clone().unwrap_or_default();
         let given = self.views.given(&namespace);
         let image_streams = self.views.served.contains("image.openshift.io/ImageStream");
@@ -458,18 +472,24 @@ impl Operator {
     }
 
     /// Whether the API answers. Who answered a moment ago and has not changed since is not asked again.
-    async fn health(&self, pass: &Pass<'_>, memo: &mut Memo) -> Result<(), String> {
-        let Some(api) = pass.progress.rollout("kube-apiserver").filter(|r| r.available) else {
+    async fn health(
+        &self,
+        scope: &Scope,
+        progress: &Progress,
+        memo: &mut Memo,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let Some(api) = progress.rollout("kube-apiserver").filter(|r| r.available) else {
             memo.answered = None;
             return Err("the API server is not available yet".to_owned());
         };
-        let looks = memo::sum(&format!("{:?}{api:?}", pass.scope.endpoints.api));
-        let fresh = |at: Timestamp| pass.now.duration_since(at) < BELIEVED;
+        let looks = memo::sum(&format!("{:?}{api:?}", scope.endpoints.api));
+        let fresh = |at: Timestamp| now.duration_since(at) < BELIEVED;
         if memo.answered.is_some_and(|(l, at)| l == looks && fresh(at)) {
             return Ok(());
         }
-        let health = self.around.healthy(pass.scope).await;
-        memo.answered = health.is_ok().then_some((looks, pass.now));
+        let health = self.around.healthy(scope).await;
+        memo.answered = health.is_ok().then_some((looks, now));
         health
     }
 }

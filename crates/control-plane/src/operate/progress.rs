@@ -139,6 +139,16 @@ pub fn progress(scope: &Scope, rollout: &dyn Fn(&str) -> Rollout) -> Progress {
 }
 
 impl Progress {
+    /// Of whom nothing is known but what there is: that is what belongs to it.
+    pub fn seen(rollout: &dyn Fn(&str) -> Rollout) -> Progress {
+        let of = |c: &Component| {
+            let own = rollout(c.name);
+            let turn = if own.there { Turn::Now } else { Turn::Unwanted };
+            (c.name, (turn, own, Vec::new()))
+        };
+        Progress { version: String::new(), components: table::all().iter().map(of).collect() }
+    }
+
     pub fn version(&self) -> &str {
         &self.version
     }

@@ -1,12 +1,14 @@
 //! Saying how things are: the status of a control plane and of its components.
 
-use super::conditions::{Known, conditions, encrypted};
+use super::conditions::{Known, conditions, encrypted, observed};
 use super::memo::{self, Memo};
 use super::objects::{self, component_status};
-use super::progress;
+use super::progress::{self, Progress};
+use super::trouble::Trouble;
 use super::{Found, KINDS, Operator, Pass, Verdict};
 use crate::certificates;
 use crate::encryption::{self, Observed};
+use apis::conditions::hosted_cluster::VALID_RELEASE_INFO;
 use apis::hypershift::encryption::SecretEncryptionStatus;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -92,6 +94,9 @@ impl Operator {
 pub(super) struct Account<'a> {
     /// Nothing if there are no facts to go by.
     pub pass: Option<&'a Pass<'a>>,
+    /// What is seen all the same.
+    pub progress: Option<&'a Progress>,
+    pub troubles: &'a [Trouble],
     pub found: &'a Found,
     pub health: &'a Result<(), String>,
     /// The administrator's kubeconfig is written.
@@ -105,6 +110,8 @@ impl<'a> Account<'a> {
     pub fn of(found: &'a Found, health: &'a Result<(), String>) -> Account<'a> {
         Account {
             pass: None,
+            progress: None,
+            troubles: &[],
             found,
             health,
             kubeconfig: false,
@@ -123,7 +130,8 @@ pub(super) fn encryption_of(o: &DynamicObject) -> SecretEncryptionStatus {
 
 /// The status of a control plane; pure. Conditions of others stay as they are.
 fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: jiff::Timestamp) -> Value {
-    let (scope, progress) = (account.pass.map(|p| p.scope), account.pass.map(|p| p.progress));
+    let scope = account.pass.map(|p| p.scope);
+    let progress = account.pass.map(|p| p.progress).or(account.progress);
     let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
     let generation = o.metadata.generation;
     let mut all = Conditions::of(&status);
@@ -132,6 +140,8 @@ fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: j
         scope,
         progress,
         held: account.found.held.as_ref(),
+        stale: account.found.stale.as_deref(),
+        foreign_etcd: o.data["spec"]["etcd"]["managementType"] == "Unmanaged",
         kubeconfig: account.kubeconfig,
         health: account.health,
         was_available,
@@ -139,10 +149,14 @@ fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: j
         providers: account.found.providers.as_deref(),
         azure: &account.azure,
         kms: &account.kms,
-        troubles: account.pass.map_or(&[], |p| p.troubles),
+        troubles: account.pass.map_or(account.troubles, |p| p.troubles),
     };
     for finding in conditions(&known) {
-        all.set(finding, generation, now);
+        // Without facts, what was said of them stands; but why there are none is said.
+        let news = known.held.is_some_and(|h| h.kind == finding.kind || finding.kind == VALID_RELEASE_INFO);
+        if scope.is_some() || observed(&finding.kind) || news || all.get(&finding.kind).is_none() {
+            all.set(finding, generation, now);
+        }
     }
     for finding in &account.found.said {
         all.set(finding.clone(), generation, now);

@@ -6,6 +6,7 @@ use super::trouble::{self, Trouble, Unready, Warning};
 use crate::Materials;
 use crate::certificates::BREAK_GLASS;
 use crate::certificates::plan::{Data, Kept, Kind};
+use crate::config::kube_apiserver::authorities;
 use crate::etcd::recovery::Member;
 use crate::scope::{AesKey, Encryption, Scope};
 use base64::Engine;
@@ -202,6 +203,16 @@ impl Views {
             active: read(active, "activeKey")?,
             backup: backup.as_ref().map(|b| read(b, "backupKey")).transpose()?,
         })
+    }
+
+    /// The authorities of issuers, as far as they are there; who needs one that is not says so.
+    pub fn authorities(&self, scope: &Scope) -> BTreeMap<String, String> {
+        let read = |name: String| {
+            let map = self.config_maps.get(&scope.namespace, &name)?;
+            let pem = String::from_utf8_lossy(map.data.get("ca-bundle.crt")?).into_owned();
+            Some((name, pem))
+        };
+        authorities(&scope.configuration).into_iter().filter_map(read).collect()
     }
 
     /// Hosts that were given to what is published.

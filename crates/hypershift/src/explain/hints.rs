@@ -3,6 +3,19 @@
 use super::State;
 use crate::delete::DELETION_BLOCKED;
 use apis::conditions::{hosted_cluster as c, private_link, reason};
+use reconcile::conditions::Condition;
+
+/// How a condition stands whose reason says more than whether it is True.
+pub fn exception(found: &Condition) -> Option<State> {
+    match (found.kind.as_str(), found.reason.as_str()) {
+        // It is not active because it gave up.
+        (c::ETCD_RECOVERY_ACTIVE, reason::ETCD_RECOVERY_JOB_FAILED) => Some(State::Blocked),
+        // Nobody asked for it.
+        (c::PUBLIC_ENDPOINT_EXPOSED, reason::TOPOLOGY_PRIVATE) => Some(State::Ready),
+        (c::PUBLIC_ENDPOINT_EXPOSED, reason::CONVERGENCE_IN_PROGRESS) => Some(State::Waiting),
+        _ => None,
+    }
+}
 
 /// Whether somebody has to do something about it.
 pub fn state(kind: &str, why: &str) -> State {
@@ -17,9 +30,11 @@ pub fn state(kind: &str, why: &str) -> State {
         | c::VALID_AZURE_KMS_CONFIG
         | c::VALID_IDP_CONFIGURATION
         | c::RECONCILIATION_ACTIVE
+        | c::UNMANAGED_ETCD_AVAILABLE
         | c::CLUSTER_VERSION_UPGRADEABLE
         | DELETION_BLOCKED => State::Blocked,
         c::PROGRESSING if why == reason::BLOCKED => State::Blocked,
+        c::ETCD_DATA_ENCRYPTION_UP_TO_DATE if why == reason::RE_ENCRYPTION_FAILED => State::Blocked,
         _ => State::Waiting,
     }
 }
@@ -40,6 +55,13 @@ pub fn hint(kind: &str, state: State) -> &'static str {
         c::INFRASTRUCTURE_READY => {
             "see the Services of the control plane's namespace: a load balancer must give an address"
         }
+        c::ETCD_RECOVERY_ACTIVE if state == State::Blocked => {
+            "see the log of the member that fails; if data is lost, restore a snapshot"
+        }
+        c::ETCD_BACKUP_SUCCEEDED => "see `kubectl get hcpetcdbackups` in the control plane's namespace",
+        c::EXTERNAL_DNS_REACHABLE => "see that the API's name has a record in its zone",
+        c::VALID_IDP_CONFIGURATION => "correct spec.configuration.oauth; others log in meanwhile",
+        c::UNMANAGED_ETCD_AVAILABLE => "correct what the message names; the cluster goes on by itself",
         c::ETCD_AVAILABLE => "see the pods and volumes of StatefulSet etcd",
         c::KUBE_API_SERVER_AVAILABLE => "see the pods of Deployment kube-apiserver",
         c::IGNITION_ENDPOINT_AVAILABLE => "see the pods of Deployment ignition-server",

@@ -85,8 +85,14 @@ pub struct Facts {
     pub waiting: Vec<Waiting>,
 }
 
+/// The condition of a control plane whose authorities are being replaced.
+const ROTATING: &str = "CertificateAuthoritiesRotating";
+
 /// Conditions that are good when False.
-const NEGATIVE: [&str; 7] = [
+const NEGATIVE: [&str; 10] = [
+    ROTATING,
+    c::ETCD_RECOVERY_ACTIVE,
+    c::control_plane::CLUSTER_VERSION_FAILING,
     c::DEGRADED,
     c::PROGRESSING,
     c::CLUSTER_VERSION_PROGRESSING,
@@ -102,6 +108,7 @@ fn condition(found: &Condition) -> Node {
         false => Status::True,
     };
     let state = match found.status {
+        _ if hints::exception(found).is_some() => hints::exception(found).unwrap_or(State::Unknown),
         s if s == good => State::Ready,
         Status::Unknown => State::Unknown,
         _ => hints::state(&found.kind, &found.reason),
@@ -148,12 +155,14 @@ pub fn explain(facts: &Facts) -> Node {
             c::VALID_CONFIGURATION,
             c::VALID_RELEASE_IMAGE,
             c::VALID_PROXY_CONFIGURATION,
+            c::UNMANAGED_ETCD_AVAILABLE,
             c::PLATFORM_CREDENTIALS_FOUND,
             c::RECONCILIATION_SUCCEEDED,
         ],
     ));
     parts.push(plane(facts, &all));
     parts.extend(guest(facts, &all));
+    parts.push(further(facts, &all, &parts));
     // Of what nobody has said anything there is nothing to show.
     parts.retain(|p| !p.parts.is_empty() || !p.message.is_empty());
     if !facts.pools.is_empty() {
@@ -179,28 +188,63 @@ pub fn explain(facts: &Facts) -> Node {
     root
 }
 
+/// Whatever else is wrong or under way: what has no place above is not left out, whoever says it.
+fn further(facts: &Facts, all: &Conditions, parts: &[Node]) -> Node {
+    fn names<'a>(nodes: &'a [Node], out: &mut Vec<&'a str>) {
+        for n in nodes {
+            out.push(&n.name);
+            names(&n.parts, out);
+        }
+    }
+    let mut shown = vec![c::AVAILABLE, DELETION_BLOCKED, c::control_plane::CLUSTER_VERSION_FAILING];
+    names(parts, &mut shown);
+    let deleting = !facts.cluster["metadata"]["deletionTimestamp"].is_null();
+    let told = |kind: &str| match kind {
+        // Said of a control plane, if there is one; and of the end only at the end, when nothing is said of the guest.
+        c::IGNITION_ENDPOINT_AVAILABLE | c::PROGRESSING | c::DEGRADED => facts.plane.is_some(),
+        c::CLOUD_RESOURCES_DESTROYED
+        | c::HOSTED_CLUSTER_DESTROYED
+        | c::control_plane::CVO_SCALED_DOWN
+        | c::control_plane::ETCD_SNAPSHOT_RESTORED => false,
+        kind => !deleting || !GUEST.contains(&kind),
+    };
+    let theirs = Conditions::of(facts.plane.as_ref().map_or(&Value::Null, |p| &p["status"]));
+    let mut nodes: Vec<Node> = Vec::new();
+    for found in all.iter().chain(theirs.iter()) {
+        let node = condition(found);
+        let new = !shown.contains(&found.kind.as_str()) && nodes.iter().all(|n| n.name != found.kind);
+        if new && told(&found.kind) && matches!(node.state, State::Waiting | State::Blocked) {
+            nodes.push(node);
+        }
+    }
+    Node::of("what else there is to say", nodes)
+}
+
 fn word(v: &Value) -> &str {
     v.as_str().unwrap_or_default()
 }
 
+/// What is said of a guest.
+const GUEST: [&str; 8] = [
+    c::CONFIG_OPERATOR_RECONCILIATION_SUCCEEDED,
+    c::CLUSTER_VERSION_AVAILABLE,
+    c::CLUSTER_VERSION_RELEASE_ACCEPTED,
+    c::CLUSTER_VERSION_SUCCEEDING,
+    c::CLUSTER_VERSION_PROGRESSING,
+    c::CLUSTER_VERSION_UPGRADEABLE,
+    c::CONTROL_PLANE_CONNECTION_AVAILABLE,
+    c::DATA_PLANE_CONNECTION_AVAILABLE,
+];
+
 /// The guest: one line until its API has answered, because nobody could say anything of it before, and nothing of a
 /// cluster that is being deleted.
 fn guest(facts: &Facts, all: &Conditions) -> Option<Node> {
-    let kinds = [
-        c::CONFIG_OPERATOR_RECONCILIATION_SUCCEEDED,
-        c::CLUSTER_VERSION_AVAILABLE,
-        c::CLUSTER_VERSION_SUCCEEDING,
-        c::CLUSTER_VERSION_PROGRESSING,
-        c::CLUSTER_VERSION_UPGRADEABLE,
-        c::CONTROL_PLANE_CONNECTION_AVAILABLE,
-        c::DATA_PLANE_CONNECTION_AVAILABLE,
-    ];
     if !facts.cluster["metadata"]["deletionTimestamp"].is_null() {
         return None;
     }
-    let known = kinds.iter().filter_map(|k| all.get(k)).any(|f| f.status != Status::Unknown);
+    let known = GUEST.iter().filter_map(|k| all.get(k)).any(|f| f.status != Status::Unknown);
     if facts.plane.is_some() && known {
-        return Some(group("guest", all, &kinds));
+        return Some(group("guest", all, &GUEST));
     }
     let mut node = Node::new("guest", State::Waiting);
     node.message = "nothing is known of it before its API answers".to_owned();

@@ -4,7 +4,6 @@ use super::{Look, Operator, bound};
 use crate::around::Machinery;
 use crate::inputs::{self, Data, Purpose, Sort};
 use crate::plan::{belong, copies, project};
-use crate::status;
 use crate::{kinds, naming, signing};
 use apis::conditions::hosted_cluster as condition;
 use apis::hypershift::HostedCluster;
@@ -14,10 +13,11 @@ use jiff::SignedDuration;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 use pki::{Authority, KeyKind, Leaf};
-use reconcile::conditions::Conditions;
+use reconcile::conditions::{Conditions, Status};
 use reconcile::{Failure, Kind, ObjectRef, Outcome, Owner, Pause, Prune};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A certificate that nobody looks at and a webhook server insists on.
 const WEBHOOK_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
@@ -66,40 +66,36 @@ impl Operator {
         Ok(true)
     }
 
-    /// Nothing is changed but that everybody below pauses too.
+    /// Nothing is changed but that everybody below pauses too. How things are is told as ever: a pause stops hands, not
+    /// eyes.
     pub(super) async fn paused(
         &self,
-        seen: &std::sync::Arc<DynamicObject>,
-        hc: &HostedCluster,
-        pause: &Result<Pause, String>,
+        seen: Arc<DynamicObject>,
+        hc: Arc<HostedCluster>,
+        pause: Result<Pause, String>,
     ) -> Result<Outcome, Failure> {
-        let namespace = naming::namespace(hc);
-        let plane = self.views.planes.get(&namespace, naming::name(hc));
-        if let Some(plane) = &plane {
+        let rest = match &pause {
+            Ok(Pause::Until(t)) => Some(t.duration_since(self.clock.now())),
+            _ => None,
+        };
+        let look = Box::pin(self.look(seen, hc, pause)).await?;
+        let (hc, namespace) = (&look.hc, &look.namespace);
+        if let Some(plane) = &look.plane {
             self.pause_plane(hc, plane).await?;
             let infra = hc.spec.infra_id.as_deref().unwrap_or_default();
-            if let Some(cluster) = self.views.capi.get(&namespace, infra) {
+            if let Some(cluster) = self.views.capi.get(namespace, infra) {
                 let spec = json!({"spec": {"paused": true}});
                 self.reapply(hc, &cluster, "cluster.x-k8s.io/v1beta1", "Cluster", spec).await?;
             }
         }
-        let now = self.clock.now();
-        let at = kinds::CLUSTER.at(naming::home(hc), naming::name(hc));
-        let finding = status::active(pause);
-        self.applier
-            .status(&at, seen, |o| {
-                let mut new = o.data.get("status").cloned().filter(Value::is_object).unwrap_or(json!({}));
-                let mut all = Conditions::of(&new);
-                all.set(finding.clone(), o.metadata.generation, now);
-                all.set(status::blocked_by(&finding), o.metadata.generation, now);
-                new["conditions"] = all.to_value();
-                new
-            })
-            .await?;
-        Ok(match pause {
-            Ok(Pause::Until(t)) => Outcome::After(t.duration_since(now)),
-            _ => Outcome::Done,
-        })
+        let named = |field: &str| look.seen.data["status"][field]["name"].is_string();
+        let back = ["kubeconfig", "customKubeconfig", "kubeadminPassword"].map(named);
+        // Whether what was last tried succeeded is as it was.
+        let before = Conditions::of(&look.seen.data["status"]);
+        let failed = before.get(condition::RECONCILIATION_SUCCEEDED).filter(|c| c.status == Status::False);
+        self.report(&look, back, failed.map(|c| c.message.as_str())).await?;
+        let again = [rest, look.again].into_iter().flatten().min();
+        Ok(again.map_or(Outcome::Done, Outcome::After))
     }
 
     async fn pause_plane(&self, hc: &HostedCluster, plane: &DynamicObject) -> Result<(), Failure> {
@@ -162,17 +158,30 @@ impl Operator {
             return Ok(());
         }
         let key = kinds::SECRET.at(&look.namespace, "sa-signing-key");
-        self.applier
+        let mut failed = None;
+        let made = self
+            .applier
             .create_once(&key, || {
-                let (private, public) = signing::generate().unwrap_or_default();
-                self.applier.desired(belong(
-                    hc,
-                    json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-                    "metadata": {"name": "sa-signing-key"},
-                    "stringData": {"service-account.key": private, "service-account.pub": public}}),
-                ))
+                let object = match signing::generate() {
+                    Ok((private, public)) => belong(
+                        hc,
+                        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                        "metadata": {"name": "sa-signing-key"},
+                        "stringData": {"service-account.key": private, "service-account.pub": public}}),
+                    ),
+                    // What is kept for good must not be empty: this is no object, and nothing is made.
+                    Err(e) => {
+                        failed = Some(e);
+                        Value::Null
+                    }
+                };
+                self.applier.desired(object)
             })
-            .await?;
+            .await;
+        if let Some(e) = failed {
+            return Err(e.into());
+        }
+        made?;
         Ok(())
     }
 
@@ -181,7 +190,11 @@ impl Operator {
         let owner =
             Owner::label(copies::COPY, "true").annotation(annotation::HOSTED_CLUSTER, naming::key(&look.hc));
         let prune = Prune::new(owner, look.namespace.clone(), [kinds::SECRET, kinds::CONFIG_MAP]);
-        self.applier.prune(&prune, kept).await?.into_result()?;
+        // Whose original is gone stays: pods pull their images with it. It is still named.
+        let mut kept = kept.to_vec();
+        let named = look.inputs.iter().filter(|i| i.purpose == Purpose::PullSecret);
+        kept.extend(named.map(|i| kinds::SECRET.at(&look.namespace, i.target.clone())));
+        self.applier.prune(&prune, &kept).await?.into_result()?;
         Ok(())
     }
 

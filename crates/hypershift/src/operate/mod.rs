@@ -47,6 +47,9 @@ pub use uids::Uids;
 /// The one key that is no cluster: what this operator says of itself.
 const SUPPORTED: &str = crate::supported::NAME;
 
+/// The copy of the pull secret beside the control plane.
+const PULL_SECRET: &str = "pull-secret";
+
 /// Keeps hosted clusters as their objects say.
 pub struct Operator {
     pub views: Views,
@@ -90,6 +93,8 @@ struct Look {
     plane: Option<Arc<DynamicObject>>,
     inputs: Vec<Input>,
     found: Found,
+    /// The control plane's copy of the pull secret, looked for if the original is gone.
+    copy: Option<inputs::Given>,
     problems: Vec<Problem>,
     /// The release that the spec names.
     release: Option<Arc<Result<Payload, NoRelease>>>,
@@ -136,7 +141,7 @@ impl Operator {
         }
         let pause = Pause::read(hc.spec.paused_until.as_deref(), self.clock.now());
         if matches!(pause, Ok(Pause::Until(_) | Pause::Forever)) {
-            return self.paused(&seen, &hc, &pause).await;
+            return self.paused(seen, hc, pause).await;
         }
         if self.prepare(&seen, &hc).await? {
             // The change wakes us.
@@ -196,6 +201,11 @@ impl Operator {
         let plane = self.views.planes.get(&namespace, naming::name(&hc));
         let inputs = inputs::of(&hc);
         let found = self.fetch.all(&self.views, naming::home(&hc), &inputs).await?;
+        let gone = inputs.iter().any(|i| i.purpose == Purpose::PullSecret && found.get(i).is_none());
+        let copy = match gone && plane.is_some() {
+            true => self.fetch.one(&self.views, inputs::Sort::Secret, &namespace, PULL_SECRET).await?,
+            false => None,
+        };
         let tenant = self.tenant(&hc, &namespace);
         let mut problems: Vec<Problem> = configuration::problems(&hc, &self.around.management(), &tenant)
             .into_iter()
@@ -214,6 +224,7 @@ impl Operator {
             plane,
             inputs,
             found,
+            copy,
             problems,
             release: None,
             plane_release: None,
@@ -238,9 +249,11 @@ impl Operator {
         }
     }
 
+    /// What images are read with. A cluster that runs has a copy of it: if the original is gone, that goes on to be used.
     fn pull_secret<'a>(&self, look: &'a Look) -> Option<&'a [u8]> {
         let input = look.inputs.iter().find(|i| i.purpose == Purpose::PullSecret)?;
-        look.found.get(input)?.data.get(".dockerconfigjson").map(Vec::as_slice)
+        let given = look.found.get(input).or(look.copy.as_ref())?;
+        given.data.get(".dockerconfigjson").map(Vec::as_slice)
     }
 
     async fn look_at_release(&self, look: &mut Look, now: jiff::Timestamp) {

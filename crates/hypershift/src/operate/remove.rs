@@ -312,9 +312,21 @@ impl Operator {
         }
     }
 
-    /// Takes all finalizers off an object.
+    /// Takes all finalizers off an object that is being deleted. One that is not, or not any more, is another of that name.
     async fn strip(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), Failure> {
-        let patch = json!({"metadata": {"finalizers": null}});
+        match kind.api(self.applier.client(), namespace).get_metadata_opt(name).await? {
+            Some(o) if o.metadata.deletion_timestamp.is_some() => {
+                self.strip_seen(kind, namespace, &o.metadata).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds only for the object as it was seen.
+    async fn strip_seen(&self, kind: &Kind, namespace: &str, seen: &ObjectMeta) -> Result<(), Failure> {
+        let name = seen.name.as_deref().unwrap_or_default();
+        let patch = json!({"metadata": {"finalizers": null, "uid": seen.uid,
+            "resourceVersion": seen.resource_version}});
         let params = PatchParams { field_manager: Some(super::MANAGER.to_owned()), ..PatchParams::default() };
         tracing::warn!(kind = %kind.kind, namespace, name, "finalizers are taken off");
         match kind.api(self.applier.client(), namespace).patch(name, &params, &Patch::Merge(&patch)).await {
@@ -344,11 +356,12 @@ impl Operator {
             };
             for o in list.items {
                 let m = o.metadata;
-                let held = m.deletion_timestamp.is_some() && m.finalizers.is_some_and(|f| !f.is_empty());
+                let held =
+                    m.deletion_timestamp.is_some() && m.finalizers.as_ref().is_some_and(|f| !f.is_empty());
                 if !held {
                     continue;
                 }
-                if let Err(e) = self.strip(&kind, namespace, m.name.as_deref().unwrap_or_default()).await {
+                if let Err(e) = self.strip_seen(&kind, namespace, &m).await {
                     failed.get_or_insert(e);
                 }
             }

@@ -10,9 +10,15 @@ use reconcile::{Keys, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Secrets of a control plane that are read: what goes back to users, and what machines mount.
-pub const READ: [&str; 4] =
-    ["admin-kubeconfig", "custom-admin-kubeconfig", "kubeadmin-password", "service-network-admin-kubeconfig"];
+/// Secrets of a control plane that are read: what goes back to users, what machines mount, and the copy of what images are
+/// read with.
+pub const READ: [&str; 5] = [
+    "admin-kubeconfig",
+    "custom-admin-kubeconfig",
+    "kubeadmin-password",
+    "service-network-admin-kubeconfig",
+    "pull-secret",
+];
 
 /// ConfigMaps and Secrets of a control plane that nodes are told of.
 pub const BOOT: [&str; 3] = ["root-ca", "ignition-server-ca-cert", "azure-cloud-config"];

@@ -275,7 +275,7 @@ fn credentials(seen: &Seen<'_>) -> Finding {
     }
 }
 
-pub fn active(pause: &Result<Pause, String>) -> Finding {
+fn active(pause: &Result<Pause, String>) -> Finding {
     let kind = c::RECONCILIATION_ACTIVE;
     match pause {
         Ok(Pause::No) => Finding::new(kind, Status::True, reason::AS_EXPECTED, "the cluster is looked after"),
@@ -345,7 +345,7 @@ fn available(seen: &Seen<'_>, plane: &Value) -> Finding {
 }
 
 /// What Progressing says of a cluster that is held by another condition.
-pub fn blocked_by(bad: &Finding) -> Finding {
+fn blocked_by(bad: &Finding) -> Finding {
     Finding::new(
         c::PROGRESSING,
         Status::False,
@@ -357,13 +357,21 @@ pub fn blocked_by(bad: &Finding) -> Finding {
 /// True while the control plane is not what the spec asks for.
 fn progressing(seen: &Seen<'_>, status: &Value, own: &[Finding]) -> Finding {
     let kind = c::PROGRESSING;
-    let blocking = [
+    // A pause is above all; the rest as it is looked at.
+    let mut blocking = vec![
+        c::RECONCILIATION_ACTIVE,
         c::SUPPORTED_HOSTED_CLUSTER,
         c::VALID_CONFIGURATION,
         c::VALID_RELEASE_IMAGE,
-        c::RECONCILIATION_ACTIVE,
+        c::VALID_PROXY_CONFIGURATION,
+        c::UNMANAGED_ETCD_AVAILABLE,
     ];
-    if let Some(bad) = own.iter().find(|f| f.status == Status::False && blocking.contains(&f.kind.as_str())) {
+    // What Azure says keeps a cluster from being begun, and never stops one that runs.
+    if seen.plane.is_none() {
+        blocking.push(c::PLATFORM_CREDENTIALS_FOUND);
+    }
+    let bad = |kind: &&str| own.iter().find(|f| f.status == Status::False && f.kind == **kind);
+    if let Some(bad) = blocking.iter().find_map(bad) {
         return blocked_by(bad);
     }
     if let Gate::Closed(why) = seen.gate {

@@ -90,6 +90,10 @@ fn hostnames(hc: &HostedCluster) -> Vec<String> {
         .collect()
 }
 
+/// What somebody outside the management cluster must reach.
+const OUTSIDE: [ServiceType; 4] =
+    [ServiceType::ApiServer, ServiceType::OAuthServer, ServiceType::Konnectivity, ServiceType::Ignition];
+
 fn services(hc: &HostedCluster, management: &Management) -> Vec<String> {
     let mut out = Vec::new();
     let mut seen = Vec::new();
@@ -99,12 +103,24 @@ fn services(hc: &HostedCluster, management: &Management) -> Vec<String> {
         }
         seen.push(s.service);
         let type_ = s.service_publishing_strategy.type_;
+        let possible = matches!(type_, PublishingType::Route | PublishingType::LoadBalancer);
+        if OUTSIDE.contains(&s.service) && !possible {
+            out.push(format!(
+                "spec.services[{i}].servicePublishingStrategy.type: {} cannot be published by {type_} on Azure: use Route or LoadBalancer",
+                s.service
+            ));
+        }
         if type_ == PublishingType::Route && !management.routes {
             out.push(format!(
                 "spec.services[{i}]: {} is published by Route, and this management cluster serves none: install the definition of route.openshift.io (`zaffre install` does)",
                 s.service
             ));
         }
+    }
+    for which in OUTSIDE.into_iter().filter(|w| !seen.contains(w)) {
+        out.push(format!(
+            "spec.services has no entry for {which}: add one that is published by Route or LoadBalancer"
+        ));
     }
     out
 }
