@@ -175,6 +175,6 @@ pub fn extra_pool() -> (Owner, Value) {
         platform: "Azure".into(),
         ..Owner::default()
     };
-    let object = pool("--name extra --cluster-name demo").object(&owner).unwrap();
+    let object = pool("--name extra --cluster-name demo").object(&owner).expect("a good pool");
     (owner, object)
 }

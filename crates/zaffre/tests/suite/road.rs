@@ -490,7 +490,7 @@ fn plans_end_with_two_and_flags_that_conflict_do() {
     );
     assert!(
         said.contains(
-            "'--dump-guest-cluster' cannot be used with '--dump-guest-cluster-through-kube-service'"
+            "--dump-guest-cluster cannot be used with --dump-guest-cluster-through-kube-service: both dump the guest"
         ),
         "{said}"
     );
