@@ -182,7 +182,7 @@ impl World {
             random: &random,
             around: Arc::new(told),
             metrics: &metrics,
-            tenants: tenants.clone(),
+            tenants,
             namespace: None,
             only: Default::default(),
         };
