@@ -347,6 +347,11 @@ impl Scope {
         !matches!(self.configuration["authentication"]["type"].as_str(), Some("OIDC" | "None"))
     }
 
+    /// There is an administrator with a password: until a user says how people log in.
+    pub fn kubeadmin(&self) -> bool {
+        self.oauth() && self.configuration["oauth"].is_null()
+    }
+
     /// The Secret with the certificate that a user gave us for a name, if there is one.
     pub fn named_certificate(&self, host: &str) -> Option<&str> {
         let all = self.configuration["apiServer"]["servingCerts"]["namedCertificates"].as_array();

@@ -182,7 +182,7 @@ impl World {
             random: &random,
             around: Arc::new(told),
             metrics: &metrics,
-            tenants: tenants.clone(),
+            tenants,
             namespace: None,
             only: Default::default(),
         };
@@ -645,6 +645,30 @@ async fn an_issuer_is_asked_where_it_sends_people() {
     let change = json!({"spec": {"configuration": oauth(ISSUER)}});
     w.planes().patch("demo", &Default::default(), &kube::api::Patch::Merge(&change)).await.unwrap();
     w.until("ValidIDPConfiguration", "True").await;
+    w.stop.cancel();
+}
+
+/// Who says how people log in has no administrator with a password any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_administrator_goes_when_others_can_log_in() {
+    let w = World::start().await;
+    w.create(|_| {}).await;
+    w.give_address().await;
+    let o = w.until("KubeAPIServerAvailable", "True").await;
+    assert_eq!(o.data["status"]["kubeadminPassword"]["name"], "kubeadmin-password");
+    let secrets = w.api("", "v1", "Secret", "secrets");
+    secrets.get("kubeadmin-password").await.unwrap();
+    let change = json!({"spec": {"configuration": {"oauth": {"identityProviders": []}}}});
+    w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    let gone = |o: Option<&DynamicObject>| o.is_none();
+    let wait = kube::runtime::wait::await_condition(secrets, "kubeadmin-password", gone);
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
+    let unnamed = |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| o.data["status"].get("kubeadminPassword").is_none_or(Value::is_null))
+    };
+    let wait = kube::runtime::wait::await_condition(w.planes(), "demo", unnamed);
+    tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap();
+    w.stop.cancel();
 }
 
 /// A key is changed in phases, each of which is seen before the next; what others say of a control plane stays.

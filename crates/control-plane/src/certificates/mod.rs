@@ -83,13 +83,17 @@ pub const BUNDLES: [Trust; 9] = [
     Trust { key: "ca-bundle.crt", user: true, ..trust("trusted-ca-bundle-managed", &["root-ca"]) },
 ];
 
+/// The Secret with the password of the first administrator.
+pub const KUBEADMIN: &str = "kubeadmin-password";
+
 /// Secrets of random text that are made once and kept: name, key, and how many bytes.
 pub fn generated(scope: &Scope) -> Vec<(&'static str, &'static str, usize)> {
-    let mut list = vec![("kubeadmin-password", "password", 23)];
+    let mut list = Vec::new();
+    if scope.kubeadmin() {
+        list.push((KUBEADMIN, "password", 23));
+    }
     if scope.oauth() {
         list.push(("oauth-openshift-session", "v4-0-config-system-session", 32));
-    } else {
-        list.clear();
     }
     list
 }

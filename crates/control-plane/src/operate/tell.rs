@@ -188,8 +188,11 @@ fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: j
             Some(_) => json!({"name": certificates::CUSTOM, "key": "kubeconfig"}),
             None => Value::Null,
         };
+        status["kubeadminPassword"] = match s.kubeadmin() {
+            true => json!({"name": certificates::KUBEADMIN}),
+            false => Value::Null,
+        };
         if s.oauth() {
-            status["kubeadminPassword"] = json!({"name": "kubeadmin-password"});
             let e = &s.endpoints.oauth;
             status["oauthCallbackURLTemplate"] =
                 json!(format!("https://{}:{}/oauth2callback/[identity-provider-name]", e.host, e.port));

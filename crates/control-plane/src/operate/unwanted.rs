@@ -36,10 +36,15 @@ fn kinds() -> Vec<Kind> {
 impl Operator {
     pub(super) async fn unwanted(&self, pass: &Pass<'_>, memo: &mut Memo) -> Result<(), Failure> {
         let namespace = &*pass.scope.namespace;
-        let custom = self.views.seen(namespace, Material::Secret, certificates::CUSTOM);
-        if custom.is_some() && pass.scope.endpoints.custom_api.is_none() {
-            let secrets = Kind::of::<k8s::core::v1::Secret>();
-            self.applier.delete(&secrets.at(namespace, certificates::CUSTOM)).await?;
+        let ways_in = [
+            (certificates::CUSTOM, pass.scope.endpoints.custom_api.is_some()),
+            (certificates::KUBEADMIN, pass.scope.kubeadmin()),
+        ];
+        for (secret, wanted) in ways_in {
+            if !wanted && self.views.seen(namespace, Material::Secret, secret).is_some() {
+                let secrets = Kind::of::<k8s::core::v1::Secret>();
+                self.applier.delete(&secrets.at(namespace, secret)).await?;
+            }
         }
         for component in table::all().iter().filter(|c| c.name != KEPT) {
             let name = component.name;

@@ -94,7 +94,7 @@ impl Operator {
             }
         }
         f.drawn = Sensitive(STANDARD.encode(self.random.bytes::<32>()));
-        if f.scope.oauth() {
+        if f.scope.kubeadmin() {
             f.kubeadmin = self.kubeadmin().await?;
         }
         Ok(f)

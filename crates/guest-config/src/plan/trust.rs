@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub fn plan(f: &Facts, p: &mut Plan) {
     pull_secrets(f, p);
     bundles(f, p);
-    if f.scope.oauth() {
+    if f.scope.kubeadmin() {
         kubeadmin(f, p);
     }
     let install = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "openshift-install", "namespace": "openshift-config"},

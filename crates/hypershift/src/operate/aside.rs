@@ -296,8 +296,8 @@ impl Operator {
         let mut there = [false; 3];
         for (i, (field, key, target)) in list.into_iter().enumerate() {
             let Some(source) = status[field]["name"].as_str() else {
-                // A name that the API has no longer: nobody needs to get in by it.
-                if look.seen.data["status"][field]["name"].is_string() && field == "customKubeconfig" {
+                // A name that the API has no longer, or a password: nobody gets in by it.
+                if look.seen.data["status"][field]["name"].is_string() && field != "kubeConfig" {
                     self.applier.delete(&kinds::SECRET.at(naming::home(hc), target)).await?;
                 }
                 continue;
