@@ -322,15 +322,42 @@ const TABLE: &[Bad] = &[
         },
         &["the certificate in Secret for-kubernetes is for kubernetes.default.svc", "list in names"],
     ),
+    bad(
+        "a certificate that is none",
+        |o| served_by(o, "no-certificate"),
+        &["namedCertificates[0].servingCertificate", "clusters/no-certificate", "put a certificate there"],
+    ),
+    bad(
+        "a certificate with another one's key",
+        |o| served_by(o, "mixed"),
+        &["clusters/mixed", "the private key is not the certificate's", "of one pair"],
+    ),
+    Bad {
+        what: "a certificate that has ended",
+        change: |o| served_by(o, "ended"),
+        condition: "ValidConfiguration",
+        reason: "CertificateExpired",
+        says: &["clusters/ended has ended at 2020-01-02", "put one there that is valid"],
+    },
 ];
 
 /// A certificate for some names, with its key.
 pub fn certificate(names: &[&str]) -> (String, String) {
-    let (now, life) = (clock::system().now(), jiff::SignedDuration::from_hours(24));
+    certificate_at(clock::system().now(), names)
+}
+
+/// The same from then on, for a day.
+fn certificate_at(now: jiff::Timestamp, names: &[&str]) -> (String, String) {
+    let life = jiff::SignedDuration::from_hours(24);
     let ca = pki::Authority::generate("somebody", "o", pki::KeyKind::P256, now, life).unwrap();
     let leaf = pki::Leaf::server("somebody", names.iter().map(|n| (*n).to_owned()));
     let made = ca.issue(&leaf.living(life, jiff::SignedDuration::from_hours(1)), now).unwrap();
     (made.cert.clone(), made.key.expose().to_owned())
+}
+
+fn served_by(o: &mut Value, secret: &str) {
+    o["spec"]["configuration"] = json!({"apiServer": {"servingCerts": {"namedCertificates": [
+        {"names": ["mine.example.com"], "servingCertificate": {"name": secret}}]}}});
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -354,6 +381,13 @@ async fn every_rule_says_what_to_do_and_nothing_is_made() {
     let (cert, key) = certificate(&["mine.example.com", "kubernetes.default.svc"]);
     let tls = json!({"metadata": {"name": "for-kubernetes", "namespace": "clusters"}, "stringData": {"tls.crt": cert, "tls.key": key}});
     w.create(&kinds::SECRET, tls).await;
+    let (good, other) = (certificate(&["mine.example.com"]), certificate(&["mine.example.com"]));
+    let ended = certificate_at("2020-01-01T00:00:00Z".parse().unwrap(), &["mine.example.com"]);
+    let none = ("hello".to_owned(), good.1.clone());
+    for (name, (cert, key)) in [("no-certificate", none), ("mixed", (good.0, other.1)), ("ended", ended)] {
+        let tls = json!({"metadata": {"name": name, "namespace": "clusters"}, "stringData": {"tls.crt": cert, "tls.key": key}});
+        w.create(&kinds::SECRET, tls).await;
+    }
     let _running = w.operate();
     for (i, b) in TABLE.iter().enumerate() {
         let mut o = samples::self_managed();
@@ -489,6 +523,35 @@ async fn a_running_cluster_lives_without_the_original_of_its_pull_secret() {
         |o: Option<&kube::core::DynamicObject>| o.is_some_and(|o| o.data["spec"]["channel"] == "fast-4.19");
     w.until(&kinds::PLANE, "clusters-demo", "demo", "the change", followed).await;
     w.api(&kinds::SECRET, "clusters-demo").get("pull-secret").await.unwrap();
+}
+
+/// A certificate ends while its cluster runs: that is said when it happens, and the cluster is looked after all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_cluster_says_that_a_certificate_has_ended() {
+    let w = World::start().await.with_inputs().await;
+    let (cert, key) = certificate_at(w.clock.now(), &["mine.example.com"]);
+    let tls = json!({"metadata": {"name": "mine", "namespace": "clusters"}, "stringData": {"tls.crt": cert, "tls.key": key}});
+    w.create(&kinds::SECRET, tls).await;
+    let running = w.operate();
+    let mut hc = samples::self_managed();
+    served_by(&mut hc, "mine");
+    w.create(&kinds::CLUSTER, hc).await;
+    w.report_available().await;
+    w.condition("ValidConfiguration", "True").await;
+    w.clock.advance(jiff::SignedDuration::from_hours(25));
+    running.handle.poke("clusters/demo");
+    let c = w.condition("ValidConfiguration", "False").await;
+    assert_eq!(c["reason"], "CertificateExpired", "{c}");
+    w.patch(&kinds::CLUSTER, "clusters", "demo", json!({"spec": {"channel": "stable-4.19"}})).await;
+    let followed =
+        |o: Option<&kube::core::DynamicObject>| o.is_some_and(|o| o.data["spec"]["channel"] == "stable-4.19");
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "the change", followed).await;
+    let o = w.api(&kinds::CLUSTER, "clusters").get("demo").await.unwrap();
+    assert_ne!(condition(&o, "Progressing")["reason"], "Blocked");
+    let (cert, key) = certificate_at(w.clock.now(), &["mine.example.com"]);
+    w.patch(&kinds::SECRET, "clusters", "mine", json!({"stringData": {"tls.crt": cert, "tls.key": key}}))
+        .await;
+    w.condition("ValidConfiguration", "True").await;
 }
 
 /// A pause stops hands, not eyes.

@@ -13,6 +13,8 @@ pub const UNAVAILABLE_REPLICAS: &str = "UnavailableReplicas";
 pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
 pub const INVALID_IMAGE: &str = "InvalidImage";
 pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
+/// Ours: a certificate that somebody gave has ended.
+pub const CERTIFICATE_EXPIRED: &str = "CertificateExpired";
 pub const PAYLOAD_ARCH_NOT_FOUND: &str = "PayloadArchNotFound";
 pub const PROXY_CA_BUNDLE_INVALID: &str = "ProxyCABundleInvalid";
 pub const INVALID_PAUSED_UNTIL_VALUE: &str = "InvalidPausedUntilValue";

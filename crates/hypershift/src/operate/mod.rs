@@ -216,7 +216,8 @@ impl Operator {
             reason: "UnsupportedHostedCluster",
             message,
         }));
-        problems.extend(validate::inputs::problems(&hc, &inputs, &found));
+        problems.extend(validate::inputs::problems(&hc, &inputs, &found, now));
+        let end = validate::inputs::next_end(&inputs, &found, now);
         let mut look = Look {
             seen,
             hc,
@@ -232,7 +233,8 @@ impl Operator {
             pause,
             verdict: None,
             size: None,
-            again: None,
+            // A moment later, when it has ended.
+            again: end.map(|end| end.duration_since(now) + SignedDuration::from_secs(1)),
         };
         self.look_at_release(&mut look, now).await;
         self.look_at_plane_release(&mut look, now).await;
@@ -324,7 +326,7 @@ impl Operator {
             return !look.problems.is_empty() || look.verdict.as_ref().is_some_and(|v| !v.good());
         }
         let places = look.verdict.as_ref().map(|v| v.places.as_slice()).unwrap_or_default();
-        look.problems.iter().any(|p| p.reason != reason::SECRET_NOT_FOUND && !places.contains(&p.message))
+        look.problems.iter().any(|p| p.stops() && !places.contains(&p.message))
     }
 
     /// Writes the status and says what it is now.

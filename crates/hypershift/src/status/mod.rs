@@ -370,7 +370,13 @@ fn progressing(seen: &Seen<'_>, status: &Value, own: &[Finding]) -> Finding {
     if seen.plane.is_none() {
         blocking.push(c::PLATFORM_CREDENTIALS_FOUND);
     }
-    let bad = |kind: &&str| own.iter().find(|f| f.status == Status::False && f.kind == **kind);
+    // What a cluster that runs bears does not block it.
+    let borne = |kind: &str| {
+        let mut why = seen.problems.iter().filter(|p| p.condition == kind).peekable();
+        seen.plane.is_some() && why.peek().is_some() && why.all(|p| !p.stops())
+    };
+    let bad =
+        |kind: &&str| own.iter().find(|f| f.status == Status::False && f.kind == **kind && !borne(kind));
     if let Some(bad) = blocking.iter().find_map(bad) {
         return blocked_by(bad);
     }

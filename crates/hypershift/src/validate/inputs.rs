@@ -5,6 +5,7 @@ use crate::inputs::{Found, Given, Input, Purpose, Sort};
 use crate::{naming, signing};
 use apis::conditions::{hosted_cluster as condition, reason};
 use apis::hypershift::HostedCluster;
+use jiff::Timestamp;
 use reconcile::chain;
 
 /// A problem of this input, said where its purpose belongs.
@@ -18,11 +19,45 @@ fn problem(input: &Input, message: String) -> Problem {
     Problem { condition, reason, message }
 }
 
-pub fn problems(hc: &HostedCluster, inputs: &[Input], found: &Found) -> Vec<Problem> {
+pub fn problems(hc: &HostedCluster, inputs: &[Input], found: &Found, now: Timestamp) -> Vec<Problem> {
     let mut out: Vec<Problem> = inputs.iter().filter_map(|i| one(hc, i, found.get(i))).collect();
     out.extend(inputs.iter().filter_map(reserved).map(Problem::configuration));
     out.extend(inputs.iter().filter_map(|i| served(hc, i, found.get(i)?)).map(Problem::configuration));
+    out.extend(inputs.iter().filter_map(|i| ended(hc, i, found.get(i)?, now)));
     out
+}
+
+/// Keys of a certificate and of its private key, where people give both.
+const PAIRS: [(&str, &str); 2] = [("tls.crt", "tls.key"), ("etcd-client.crt", "etcd-client.key")];
+
+/// A certificate that is given, with its key if that is given beside it.
+fn pair<'a>(input: &Input, given: &'a Given) -> Option<(&'a str, Option<&'a str>)> {
+    let text = |key: &str| {
+        let asked = input.keys.contains(&key) && !given.placeholder;
+        asked.then(|| std::str::from_utf8(given.data.get(key)?).ok()).flatten()
+    };
+    PAIRS.iter().find_map(|(cert, key)| Some((text(cert)?, text(key))))
+}
+
+fn end(input: &Input, given: &Given) -> Option<Timestamp> {
+    Some(pki::Facts::of(pair(input, given)?.0).ok()?.not_after)
+}
+
+/// When the next certificate that somebody gave ends: then there is something to say.
+pub fn next_end(inputs: &[Input], found: &Found, now: Timestamp) -> Option<Timestamp> {
+    inputs.iter().filter_map(|i| end(i, found.get(i)?)).filter(|end| *end >= now).min()
+}
+
+fn ended(hc: &HostedCluster, input: &Input, given: &Given, now: Timestamp) -> Option<Problem> {
+    let end = end(input, given).filter(|end| *end < now)?;
+    let message = format!(
+        "{}: the certificate in {} {}/{} has ended at {end}, and whoever checks it refuses it: put one there that is valid",
+        input.field,
+        input.sort.kind(),
+        naming::home(hc),
+        input.name
+    );
+    Some(Problem { reason: reason::CERTIFICATE_EXPIRED, ..problem(input, message) })
 }
 
 /// A certificate that is served without a list of names is served for its own, and must not take those of the control
@@ -97,6 +132,10 @@ fn content(input: &Input, given: &Given) -> Option<String> {
             value.len()
         )),
         Purpose::Configuration if *input.keys.first()? == "ca-bundle.crt" => bundle(value),
+        Purpose::Configuration | Purpose::EtcdClient => {
+            let (cert, key) = pair(input, given)?;
+            unfit(cert, key)
+        }
         _ => None,
     }
 }
@@ -118,6 +157,16 @@ fn bundle(value: &[u8]) -> Option<String> {
         let e = pki::Facts::of(&format!("{begin}{b}")).err()?;
         Some(format!("certificate {} of it cannot be read: {}", i + 1, chain(&e)))
     })
+}
+
+/// A certificate that is none, or another key's. Keys of forms that we do not read are left to who uses them.
+fn unfit(cert: &str, key: Option<&str>) -> Option<String> {
+    if let Err(e) = pki::Facts::of(cert) {
+        return Some(format!("{}; put a certificate there, in PEM", chain(&e)));
+    }
+    let fits = pki::Pair::new(cert, key?).fits();
+    matches!(fits, Ok(false))
+        .then(|| "the private key is not the certificate's: put both of one pair there".to_owned())
 }
 
 /// Copies lie among the control plane's own objects and must not take their names.

@@ -11,6 +11,9 @@ pub mod release;
 use apis::conditions::{hosted_cluster as condition, reason};
 use reconcile::conditions::{Finding, Status};
 
+/// What time alone brings about, or somebody's slip: a cluster that runs is told of it, and looked after all the same.
+const BORNE: [&str; 2] = [reason::SECRET_NOT_FOUND, reason::CERTIFICATE_EXPIRED];
+
 /// Something that must change, and where it is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -26,6 +29,11 @@ impl Problem {
             reason: reason::INVALID_CONFIGURATION,
             message: message.into(),
         }
+    }
+
+    /// Whether it keeps even a cluster that runs from being looked after.
+    pub fn stops(&self) -> bool {
+        !BORNE.contains(&self.reason)
     }
 }
 
