@@ -2,6 +2,7 @@
 
 use crate::samples;
 use crate::world::{World, condition};
+use clock::Clock as _;
 use hypershift::kinds;
 use hypershift::preflight::Verdict;
 use kube::api::{Patch, PatchParams};
