@@ -429,6 +429,38 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
 }
 
 /// Nothing is done in a namespace that is not served; when it is, at once.
+/// Who keeps machines is applied by the operator of HostedClusters, and is a component like the others to who looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_bring_is_told_of_while_it_is_there() {
+    let w = World::start().await;
+    w.create(|_| {}).await;
+    w.until("Available", "True").await;
+    let deployments = w.api("apps", "v1", "Deployment", "deployments");
+    let labels = json!({"hypershift.openshift.io/control-plane-component": "capi-provider",
+        "hypershift.openshift.io/hosted-control-plane": "clusters-demo"});
+    let brought = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "capi-provider", "namespace": "clusters-demo", "labels": labels},
+        "spec": {"selector": {"matchLabels": {"app": "capi-provider"}}, "template": {
+            "metadata": {"labels": {"app": "capi-provider"}},
+            "spec": {"containers": [{"name": "manager", "image": "m"}]}}}});
+    deployments.create(&Default::default(), &serde_json::from_value(brought).unwrap()).await.unwrap();
+    let components =
+        w.api("hypershift.openshift.io", "v1beta1", "ControlPlaneComponent", "controlplanecomponents");
+    let until = async |so: fn(Option<&DynamicObject>) -> bool| {
+        let wait = kube::runtime::wait::await_condition(components.clone(), "capi-provider", so);
+        tokio::time::timeout(Duration::from_secs(240), wait).await.unwrap().unwrap()
+    };
+    let rolled = |o: Option<&DynamicObject>| {
+        o.is_some_and(|o| {
+            let all = o.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            !all.is_empty() && all.iter().all(|c| c["status"] == "True")
+        })
+    };
+    until(rolled).await;
+    deployments.delete("capi-provider", &Default::default()).await.unwrap();
+    until(|o| o.is_none()).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_serves_whom_it_admits() {
     let tenants = Tenants::admitted();

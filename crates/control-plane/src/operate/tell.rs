@@ -3,7 +3,7 @@
 use super::conditions::{Known, conditions, encrypted, observed};
 use super::memo::{self, Memo};
 use super::objects::{self, component_status};
-use super::progress::{self, Progress};
+use super::progress::{self, Progress, Rollout, Turn};
 use super::trouble::Trouble;
 use super::{Found, KINDS, Operator, Pass, Verdict};
 use crate::certificates;
@@ -23,6 +23,9 @@ const MIGRATED: &str = "hypershift.openshift.io/re-encrypted-with";
 /// Statuses written at the same time.
 const PARALLEL: usize = 8;
 
+/// Components that the operator of HostedClusters applies. It renders, and we see them run: they are told of with the others.
+const BROUGHT: [&str; 3] = ["control-plane-operator", "cluster-api", "capi-provider"];
+
 impl Operator {
     /// Writes the status of a control plane, if it is news. Says whether the key of its data is being changed.
     pub(super) async fn tell(&self, seen: &DynamicObject, account: &Account<'_>) -> Result<bool, Failure> {
@@ -35,15 +38,32 @@ impl Operator {
         Ok(wished.is_some() && encryption::rotating(&encryption_of(seen)))
     }
 
+    /// Those of [`BROUGHT`] that are there. Their version is that of whoever brings them, not the guest's.
+    fn brought(&self, pass: &Pass<'_>) -> Vec<(&'static str, Rollout)> {
+        let there = BROUGHT.iter().map(|name| (*name, self.views.rollout(&pass.scope.namespace, name)));
+        let there = there.filter(|(_, own)| own.there);
+        there
+            .map(|(name, own)| (name, Rollout { version: pass.progress.version().to_owned(), ..own }))
+            .collect()
+    }
+
     /// One ControlPlaneComponent for each component that is part of the cluster, and none for others.
     pub(super) async fn tell_components(&self, pass: &Pass<'_>, memo: &mut Memo) -> Result<(), Failure> {
         if !self.views.components_served() {
             return Ok(());
         }
         let (namespace, p) = (&*pass.scope.namespace, pass.progress);
+        let brought = self.brought(pass);
+        for name in BROUGHT {
+            let there = self.views.components.get(namespace, name).is_some();
+            if there && !brought.iter().any(|(n, _)| *n == name) {
+                self.applier.delete(&KINDS.component().at(namespace, name)).await?;
+            }
+        }
+        let all = || p.iter().chain(brought.iter().map(|(name, own)| (*name, Turn::Now, own)));
         let mut missing = Vec::new();
         let mut open: Vec<BoxFuture<'_, Result<Option<(&'static str, memo::Sum)>, Failure>>> = Vec::new();
-        for (name, turn, rollout) in p.iter() {
+        for (name, turn, rollout) in all() {
             let Some(there) = self.views.components.get(namespace, name) else {
                 let mut object = json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "ControlPlaneComponent",
                     "metadata": {"name": name, "namespace": namespace}, "spec": {}});
@@ -82,7 +102,7 @@ impl Operator {
             }
         }
         made?;
-        let wanted: BTreeSet<&str> = p.iter().map(|(n, _, _)| n).collect();
+        let wanted: BTreeSet<&str> = all().map(|(n, _, _)| n).collect();
         memo.told.retain(|n, _| wanted.contains(n));
         // What is published and what is private belongs to no component.
         memo.resources.retain(|n, _| wanted.contains(n));
