@@ -434,6 +434,7 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
 async fn what_others_bring_is_told_of_while_it_is_there() {
     let w = World::start().await;
     w.create(|_| {}).await;
+    w.give_address().await;
     w.until("Available", "True").await;
     let deployments = w.api("apps", "v1", "Deployment", "deployments");
     let labels = json!({"hypershift.openshift.io/control-plane-component": "capi-provider",

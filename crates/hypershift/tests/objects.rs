@@ -99,6 +99,80 @@ fn a_manager_is_told_what_its_release_knows() {
     }
 }
 
+/// One of several ways to be in one respect.
+type Way = (&'static str, fn(&mut Value));
+
+/// Flavour × availability × reach × encryption × capabilities × release, as a digest each. A change shows in which of them it
+/// is seen; what it is, the other files show.
+#[test]
+fn of_every_combination() {
+    let dimensions: [&[Way]; 4] = [
+        &[
+            ("single", |o| o["spec"]["controllerAvailabilityPolicy"] = json!("SingleReplica")),
+            ("ha", |o| o["spec"]["controllerAvailabilityPolicy"] = json!("HighlyAvailable")),
+        ],
+        &[
+            ("public", |_| {}),
+            ("private", |o| {
+                o["spec"]["platform"]["azure"]["topology"] = json!("Private");
+                o["spec"]["platform"]["azure"]["private"] = json!({"type": "PrivateLink"});
+            }),
+        ],
+        &[
+            ("plain", |o| _ = o["spec"].as_object_mut().unwrap().remove("secretEncryption")),
+            ("kms", |o| {
+                let identity = match o["spec"]["platform"]["azure"]["azureAuthenticationConfig"]["managedIdentities"]
+                {
+                    Value::Null => {
+                        ("workloadIdentity", json!({"clientID": "00000000-0000-0000-0000-0000000000bb"}))
+                    }
+                    _ => {
+                        ("kms", samples::managed()["spec"]["secretEncryption"]["kms"]["azure"]["kms"].clone())
+                    }
+                };
+                let key = json!({"keyVaultName": "demo-kms", "keyName": "etcd", "keyVersion": "1"});
+                let azure = json!({"activeKey": key, identity.0: identity.1});
+                o["spec"]["secretEncryption"] =
+                    json!({"type": "kms", "kms": {"provider": "Azure", "azure": azure}});
+            }),
+        ],
+        &[
+            ("whole", |_| {}),
+            ("reduced", |o| {
+                let all = ["ImageRegistry", "Console", "Ingress", "NodeTuning"];
+                o["spec"]["capabilities"] = json!({"disabled": all});
+            }),
+        ],
+    ];
+    let mut all = vec![
+        ("self-managed".to_owned(), samples::self_managed()),
+        ("managed".to_owned(), samples::managed()),
+    ];
+    for ways in dimensions {
+        let more = |(name, o): &(String, Value)| -> Vec<(String, Value)> {
+            let changed = |(word, change): &Way| {
+                let mut o = o.clone();
+                change(&mut o);
+                (format!("{name} {word}"), o)
+            };
+            ways.iter().map(changed).collect()
+        };
+        all = all.iter().flat_map(more).collect();
+    }
+    let mut lines = String::new();
+    for (name, mut o) in all {
+        for version in ["4.19.3", "4.20.1"] {
+            o["spec"]["release"]["image"] = json!(release(version).image);
+            let objects = of_release(o.clone(), Machinery::Builtin, version);
+            let sum = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text(&objects).as_bytes());
+            let sum: String = sum.as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect();
+            lines.push_str(&format!("{name} {version}: {} objects, {sum}\n", objects.len()));
+        }
+    }
+    assert_eq!(lines.lines().count(), 64);
+    testkit::golden!("matrix.txt", &lines);
+}
+
 /// `install --platform-monitoring All`.
 #[test]
 fn a_namespace_says_whether_the_platform_looks_into_it() {
