@@ -160,10 +160,9 @@ async fn versions(client: &kube::Client) -> BTreeMap<String, String> {
             let owners = m.owner_references.iter().flatten();
             if !owners.into_iter().any(|o| o.kind == "Job") {
                 let (space, name) = (m.namespace.unwrap_or_default(), m.name.unwrap_or_default());
-                all.insert(
-                    format!("{} {space}/{name}", resource.kind),
-                    m.resource_version.unwrap_or_default(),
-                );
+                // Kinds of two groups may have one name.
+                let at = format!("{} {} {space}/{name}", resource.group, resource.kind);
+                all.insert(at, m.resource_version.unwrap_or_default());
             }
         }
     }
