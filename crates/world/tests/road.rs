@@ -68,16 +68,19 @@ fn last<P: Place>(kit: &Kit<P>) -> u64 {
     kit.cloud().sim.world().journal().last().map_or(0, |e| e.number)
 }
 
-/// A pool of a cluster that cannot run says what it waits for, and nothing is asked of Azure.
-async fn no_machines<P: Place>(kit: &Kit<P>, home: &Sample, pool: Value, why: String) -> Reached {
+/// A pool of a cluster that cannot run is not ready, and says why. Whether machines are begun depends on how much of the
+/// cluster is known by then; they go with it.
+async fn no_nodes<P: Place>(kit: &Kit<P>, home: &Sample, pool: Value, why: String) -> Reached {
     let name = pool["metadata"]["name"].as_str().unwrap().to_owned();
     kit.put(&kinds::POOL, pool).await;
     kit.until_pool(&name, "what it waits for", |s| {
-        condition(s, "Ready")["reason"] == "WaitingForDependencies"
+        let ready = condition(s, "Ready");
+        ready["status"] == "False" && ready["message"].as_str().is_some_and(|m| !m.is_empty())
     })
     .await;
-    assert_eq!(kit.parts(), Vec::<String>::new());
-    kit.give_up(home, why).await
+    let reached = kit.give_up(home, why).await;
+    assert_eq!(kit.parts(), Vec::<String>::new(), "left in Azure");
+    reached
 }
 
 /// Machines run in Azure, and nobody is at home in them: they could not reach the cluster.
@@ -102,7 +105,7 @@ pub async fn walk<P: Place>(kit: &Kit<P>) -> Reached {
     pool["metadata"]["annotations"] = json!({"hypershift.openshift.io/machine-health-check-timeout": "1s",
         "hypershift.openshift.io/machine-health-check-max-unhealthy": "2"});
     if let Some(why) = kit.hopeless(&home).await {
-        return no_machines(kit, &home, pool, why).await;
+        return no_nodes(kit, &home, pool, why).await;
     }
     kit.available(&home.name).await;
     let guest = kit.admin(&home.name).await;
