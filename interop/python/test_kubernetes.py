@@ -442,21 +442,21 @@ def leader_election(w):
         lock = Lock("election", w.ns, name)
         lock.api_instance = w.core
         settings = electionconfig.Config(
-            lock, lease_duration=3, renew_deadline=2, retry_period=1,
+            lock, lease_duration=9, renew_deadline=3, retry_period=1,
             onstarted_leading=lambda: led.put(name), onstopped_leading=lambda: led.put(f"{name} stopped"))
         threading.Thread(target=leaderelection.LeaderElection(settings).run, daemon=True).start()
         return lock
 
     first = candidate("a")
-    expect(led.get(timeout=20) == "a", "nobody leads")
+    expect(led.get(timeout=40) == "a", "nobody leads")
     record = w.core.read_namespaced_config_map("election", w.ns).metadata.annotations
     expect('"a"' in record["control-plane.alpha.kubernetes.io/leader"], f"the record names another: {record}")
     second = candidate("b")
     first.cut_off = True
-    expect(led.get(timeout=20) == "a stopped", "two lead at once")
-    expect(led.get(timeout=20) == "b", "nobody took over")
+    expect(led.get(timeout=40) == "a stopped", "two lead at once")
+    expect(led.get(timeout=40) == "b", "nobody took over")
     second.cut_off = True
-    expect(led.get(timeout=20) == "b stopped", "an end without a word")
+    expect(led.get(timeout=40) == "b stopped", "an end without a word")
 
 
 def main(wanted):
