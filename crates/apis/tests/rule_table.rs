@@ -113,6 +113,8 @@ pub const CREATE: &[Case] = &[
     case(full, &[], &[(KMS, "null")], "azure is required when provider is Azure"),
     case(full, &[], &[("/spec/secretEncryption/kms/azure/workloadIdentity", r#"{"clientID": "8c5a6f1e-0b7d-4a37-9a57-3f7a1c2b4d5e"}"#)], "exactly one of kms (ManagedIdentities) and workloadIdentity (WorkloadIdentities) must be set"),
     case(full, &[], &[("/spec/secretEncryption/kms/azure/kms", "null")], "exactly one of kms"),
+    case(full, &[], &[("/spec/secretEncryption/kms/azure/kms", "null"), ("/spec/secretEncryption/kms/azure/workloadIdentity", r#"{"clientID": "8c5a6f1e-0b7d-4a37-9a57-3f7a1c2b4d5e"}"#)], "must have the identity of the cluster's flavour"),
+    case(hc, &[("/spec/secretEncryption", r#"{"type": "kms", "kms": {"provider": "Azure", "azure": {"activeKey": {"keyVaultName": "kv", "keyName": "etcd", "keyVersion": "1"}, "workloadIdentity": {"clientID": "8c5a6f1e-0b7d-4a37-9a57-3f7a1c2b4d5e"}}}}"#)], &[("/spec/secretEncryption/kms/azure/workloadIdentity", "null"), ("/spec/secretEncryption/kms/azure/kms", r#"{"clientID": "8c5a6f1e-0b7d-4a37-9a57-3f7a1c2b4d5e", "credentialsSecretName": "kms", "objectEncoding": "utf-8"}"#)], "must have the identity of the cluster's flavour"),
     case(full, &[], &[("/spec/secretEncryption/kms/azure/backupKey", r#"{"keyVaultName": "other", "keyName": "k", "keyVersion": "1"}"#)], "backupKey.keyVaultName must equal activeKey.keyVaultName"),
     // Azure.
     case(hc, &[], &[(AZURE, "null")], "azure is required when type is Azure, and forbidden otherwise: set platform.azure or change platform.type"),

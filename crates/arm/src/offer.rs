@@ -18,6 +18,10 @@ pub struct Size {
     pub ephemeral: bool,
     pub encrypts: bool,
     pub premium: bool,
+    /// Whether its processors are Arm64; `None`: the list does not say.
+    pub arm: Option<bool>,
+    /// Generations of Hyper-V machines that it can be, as `V1` and `V2`; empty: the list does not say.
+    pub generations: Vec<String>,
 }
 
 impl Size {
@@ -52,6 +56,11 @@ impl Size {
             ephemeral: yes("EphemeralOSDiskSupported"),
             encrypts: yes("EncryptionAtHostSupported"),
             premium: yes("PremiumIO"),
+            arm: sku.capability("CpuArchitectureType").map(|a| a.eq_ignore_ascii_case("Arm64")),
+            generations: sku
+                .capability("HyperVGenerations")
+                .map(|all| all.split(',').map(|g| g.trim().to_owned()).collect())
+                .unwrap_or_default(),
         })
     }
 }
@@ -66,6 +75,10 @@ pub struct Wants<'a> {
     pub encrypts: bool,
     /// Type of its disk.
     pub disk: Option<&'a str>,
+    /// Whether what it runs is for Arm64, if that is known.
+    pub arm: Option<bool>,
+    /// Generation of its image, `V1` or `V2`, if that is known.
+    pub generation: Option<&'a str>,
 }
 
 /// Why a size will not do. The text has no way out in it: that is for whoever knows who asks.
@@ -91,6 +104,22 @@ pub fn lack(size: Option<&Size>, name: &str, wants: &Wants<'_>, location: &str) 
     }
     if wants.encrypts && !size.encrypts {
         return Some(Lack::Size(format!("{name} cannot encrypt at host (encryptionAtHost: Enabled)")));
+    }
+    let processors = |arm: bool| if arm { "arm64" } else { "amd64" };
+    if let (Some(wanted), Some(has)) = (wants.arm, size.arm)
+        && wanted != has
+    {
+        let (has, wanted) = (processors(has), processors(wanted));
+        return Some(Lack::Size(format!(
+            "{name} has {has} processors, and the machines are to be {wanted} (arch)"
+        )));
+    }
+    let other = |g: &&str| !size.generations.is_empty() && !size.generations.iter().any(|has| has == g);
+    if let Some(wanted) = wants.generation.filter(other) {
+        let has = size.generations.join(", ");
+        return Some(Lack::Size(format!(
+            "{name} boots images of generation {has}, and the image is of generation {wanted} (image.azureMarketplace.imageGeneration)"
+        )));
     }
     let premium = |k: &&str| k.starts_with("Premium") || k.starts_with("UltraSSD");
     if let Some(disk) = wants.disk.filter(premium).filter(|_| !size.premium) {

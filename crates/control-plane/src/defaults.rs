@@ -2,7 +2,7 @@
 
 use crate::component::{self, Component, Replicas};
 use crate::pod::Pod;
-use crate::scope::Scope;
+use crate::scope::{Etcd, Scope};
 use crate::{Error, Materials};
 use aws_lc_rs::digest::{Context, SHA256};
 use serde_json::{Value, json};
@@ -24,12 +24,29 @@ pub fn complete(scope: &Scope, component: &Component, workload: &mut Value) -> R
         component: component.name.to_owned(),
         what: "the pod template".to_owned(),
     })?;
+    foreign_etcd(scope, &mut pod);
     images(scope, component, &mut pod)?;
     labels(scope, component, &mut pod);
     place(scope, component, &mut pod, replicas);
     secure(scope, component, &mut pod);
     requests(scope, component, &mut pod);
     Ok(())
+}
+
+/// An etcd that somebody else runs is spoken to with what they gave for it, and nobody here waits for it.
+fn foreign_etcd(scope: &Scope, pod: &mut Pod<'_>) {
+    let Etcd::Unmanaged { client_secret, .. } = &scope.etcd else { return };
+    pod.remove_container("wait-for-etcd");
+    let volumes = pod.spec().get_mut("volumes").and_then(Value::as_array_mut);
+    for volume in volumes.into_iter().flatten() {
+        if volume["secret"]["secretName"] == "etcd-client-tls" {
+            volume["secret"]["secretName"] = json!(client_secret);
+        } else if volume["configMap"]["name"] == "etcd-ca" {
+            let items = json!([{"key": "etcd-client-ca.crt", "path": "ca.crt"}]);
+            *volume =
+                json!({"name": volume["name"], "secret": {"secretName": client_secret, "items": items}});
+        }
+    }
 }
 
 fn strategy(component: &Component, replicas: u32) -> Value {

@@ -9,6 +9,9 @@
 //! phase lasts until it is seen to be done; nothing is timed. Which keys a phase needs follows from the status alone, and
 //! the status moves on only after that configuration was seen in use, so a crash anywhere repeats a phase at most.
 //!
+//! Encryption that is asked for when there is data already is a rotation, too, from no key: what was written in plain
+//! is rewritten before anybody is told that all data is encrypted.
+//!
 //! A rotation that has not written anything yet can be called off. Later it has to end first: with part of the data
 //! under each key, a third one, or a way back that is mistaken for done, could lose some of it.
 
@@ -31,6 +34,8 @@ pub struct Observed<'a> {
     pub converged: bool,
     /// Fingerprint of the key that everything was last rewritten with.
     pub migrated_with: Option<&'a str>,
+    /// Data was written before there was a key.
+    pub plain: bool,
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -97,7 +102,9 @@ fn keys<'a>(
     wished: &'a KeyStatus,
     status: &'a SecretEncryptionStatus,
 ) -> (&'a KeyStatus, Option<&'a KeyStatus>) {
-    let Some(active) = &status.active_key else { return (wished, None) };
+    let Some(active) = &status.active_key else {
+        return (current(status).map_or(wished, |(_, target)| target), None);
+    };
     match current(status) {
         None => (active, None),
         Some((r, target)) if r.state == RotationState::ReadOnlyDeploy => (active, Some(target)),
@@ -153,26 +160,23 @@ pub fn advance(
 ) -> SecretEncryptionStatus {
     let wish = wished(desired);
     let mut next = status.clone();
-    let Some(active) = &status.active_key else {
-        // Nothing was ever written otherwise.
-        next.active_key = observed.converged.then_some(wish);
-        return next;
-    };
     let time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
     let Some((rotation, target)) = current(status) else {
+        let (from, state) = match &status.active_key {
+            Some(active) => (fingerprint(active), RotationState::ReadOnlyDeploy),
+            // What is in plain is read without a key; the new one may write at once.
+            None if observed.plain => (fingerprint(&wish), RotationState::WritePromote),
+            None => {
+                // Nothing was ever written otherwise.
+                next.active_key = observed.converged.then_some(wish);
+                return next;
+            }
+        };
         next.target_key = None;
-        if fingerprint(active) != fingerprint(&wish) {
+        if from != fingerprint(&wish) || state == RotationState::WritePromote {
+            let to = fingerprint(&wish);
             let history = next.history.get_or_insert_default();
-            history.insert(
-                0,
-                KeyRotation {
-                    from: fingerprint(active),
-                    to: fingerprint(&wish),
-                    state: RotationState::ReadOnlyDeploy,
-                    started_time: time,
-                    completion_time: None,
-                },
-            );
+            history.insert(0, KeyRotation { from, to, state, started_time: time, completion_time: None });
             history.truncate(HISTORY);
             next.target_key = Some(wish);
         }
@@ -221,7 +225,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    const SEEN: Observed<'static> = Observed { converged: true, migrated_with: None };
+    const SEEN: Observed<'static> = Observed { converged: true, migrated_with: None, plain: false };
 
     fn state(s: &SecretEncryptionStatus) -> RotationState {
         s.history.as_ref().unwrap()[0].state
@@ -251,6 +255,23 @@ mod tests {
         assert_eq!((state(&s), &s.target_key, rotating(&s)), (RotationState::Completed, &None, false));
         assert_eq!(versions(&layout(&kms("2"), &s).unwrap()), ("2".into(), None));
         assert_eq!(s.history.as_ref().unwrap()[0].completion_time, Some(Time(at(6))));
+    }
+
+    #[test]
+    fn data_that_was_there_before_its_key_is_rewritten() {
+        let plain = Observed { plain: true, ..SEEN };
+        let mut s = advance(&kms("1"), &SecretEncryptionStatus::default(), plain, at(1));
+        assert_eq!((state(&s), &s.active_key), (RotationState::WritePromote, &None));
+        assert_eq!(versions(&layout(&kms("1"), &s).unwrap()), ("1".into(), None));
+        // Only now does the status exist, so nobody calls it plain any more.
+        s = advance(&kms("1"), &s, SEEN, at(2));
+        assert_eq!(state(&s), RotationState::Migrating);
+        assert_eq!(advance(&kms("1"), &s, SEEN, at(3)), s, "nobody has rewritten anything");
+        assert_eq!(versions(&layout(&kms("2"), &s).unwrap()), ("1".into(), None), "one key after the other");
+        let to = s.history.as_ref().unwrap()[0].to.fingerprint.clone();
+        s = advance(&kms("1"), &s, Observed { migrated_with: Some(&to), ..SEEN }, at(4));
+        assert_eq!((state(&s), rotating(&s)), (RotationState::Completed, false));
+        assert_eq!(s.active_key, Some(wished(&kms("1"))));
     }
 
     #[test]
@@ -298,7 +319,7 @@ mod tests {
                     running = config;
                 }
                 let to = s.target_key.as_ref().map(|k| fingerprint(k).fingerprint);
-                let seen = Observed { converged, migrated_with: to.as_deref().filter(|_| migrated) };
+                let seen = Observed { converged, migrated_with: to.as_deref().filter(|_| migrated), plain: false };
                 s = advance(&wish, &s, seen, at(i64::try_from(i).unwrap()));
                 prop_assert!(s.history.as_ref().is_none_or(|h| h.len() <= 5));
             }

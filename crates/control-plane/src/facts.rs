@@ -44,8 +44,9 @@ fn unusable(field: impl Into<String>, why: impl Into<String>) -> Unusable {
 /// Where pods of the guest find the API unless the cluster says otherwise.
 const ADVERTISE: (&str, &str) = ("172.20.0.1", "fd00::1");
 
-/// Certificates that live shorter would be issued all the time.
+/// Certificates that live shorter would be issued all the time; those that live longer would outlive who signed them.
 const SHORTEST: SignedDuration = SignedDuration::from_hours(1);
+const LONGEST: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
 /// The release that a control plane runs: its own, if it has one of its own.
 pub fn image(hcp: &HostedControlPlane) -> &str {
@@ -87,7 +88,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
             private_api,
             custom_api: shared.kube_api_server_dns_name.clone().filter(|n| !n.is_empty()),
             private_router: around.given.get("private-router").cloned().filter(|_| routed),
-            ..endpoints(&shared.services, around)?
+            ..endpoints(&shared.services, around, &name, &reach)?
         },
         reach,
         etcd: etcd(&spec.etcd)?,
@@ -123,9 +124,9 @@ fn lives(annotations: &BTreeMap<String, String>) -> Result<Lives, Unusable> {
     };
     let mut lives = Lives::default();
     if let Some((field, text)) = of("certificate-validity") {
-        let life = text.parse::<SignedDuration>().ok().filter(|l| *l >= SHORTEST);
+        let life = text.parse::<SignedDuration>().ok().filter(|l| (SHORTEST..=LONGEST).contains(l));
         let life = life.ok_or_else(|| {
-            unusable(field, format!("{text:?} is no duration of an hour or more, such as 2400h"))
+            unusable(field, format!("{text:?} is no duration between an hour and ten years, such as 2400h"))
         })?;
         // Shorter ones are not renewed a month before they end.
         lives = Lives { life, renew_before: lives.renew_before.min(life / 3) };
@@ -188,6 +189,8 @@ fn place(azure: &AzurePlatform) -> Result<Azure, Unusable> {
     }
     let group =
         id(&at("securityGroupID"), &azure.security_group_id, "Microsoft.Network/networkSecurityGroups")?;
+    let registry = azure.container_registry.as_ref();
+    let registry = registry.and_then(|r| r.credentials.managed_identity.as_ref());
     Ok(Azure {
         cloud: text(&json!(azure.cloud)),
         tenant: azure.tenant_id.clone(),
@@ -197,6 +200,7 @@ fn place(azure: &AzurePlatform) -> Result<Azure, Unusable> {
         vnet: named(&at("vnetID"), &vnet)?,
         subnet: subnet.name().to_owned(),
         security_group: named(&at("securityGroupID"), &group)?,
+        registry_identity: registry.map(|identity| identity.resource_id.clone()),
     })
 }
 
@@ -299,7 +303,22 @@ fn network(hcp: &HostedControlPlane) -> Result<Network, Unusable> {
     })
 }
 
-fn endpoints(services: &[PublishedService], around: &Around) -> Result<Endpoints, Unusable> {
+/// The private zone of a cluster leads to its private router; what users gave no name is reached by one of that zone, where
+/// there is such a zone. The API and logins have other names outside of it, unless there is no outside.
+fn endpoints(
+    services: &[PublishedService],
+    around: &Around,
+    cluster: &str,
+    reach: &Reach,
+) -> Result<Endpoints, Unusable> {
+    let local = |name: &str| match (reach.hidden(), name) {
+        (true, "api") => Some(format!("api.{cluster}.hypershift.local")),
+        (true, "oauth") => Some(format!("oauth.apps.{cluster}.hypershift.local")),
+        (_, "konnectivity" | "ignition") if reach.private() => {
+            Some(format!("{name}-server.apps.{cluster}.hypershift.local"))
+        }
+        _ => None,
+    };
     let one = |which: ServiceType, key: &'static str, balancer_port: u16| -> Result<Endpoint, Unusable> {
         let label = text(&json!(which));
         let field = format!("services[{label}].servicePublishingStrategy");
@@ -321,6 +340,7 @@ fn endpoints(services: &[PublishedService], around: &Around) -> Result<Endpoints
             }
         };
         let host = host.and_then(|h| h.hostname.clone()).or_else(|| around.given.get(key).cloned());
+        let host = host.or_else(|| local(key).filter(|_| publish == Publish::Route));
         Ok(Endpoint { host: host.unwrap_or_default(), port, publish })
     };
     Ok(Endpoints {

@@ -35,14 +35,17 @@ pub fn policies(scope: &Scope) -> Vec<Value> {
             json!({"podSelector": {}, "policyTypes": ["Ingress"],
                 "ingress": [{"from": namespace("network.openshift.io/policy-group", "monitoring")}]}),
         ),
-        policy(
+        policy(scope, "private-router", router(&scope.management.blocked)),
+    ];
+    // Routes that nobody outside may reach are the private router's.
+    if !scope.reach.hidden() {
+        list.push(policy(
             scope,
             "openshift-ingress",
             json!({"podSelector": {}, "policyTypes": ["Ingress"],
                 "ingress": [{"from": namespace("network.openshift.io/policy-group", "ingress")}]}),
-        ),
-        policy(scope, "private-router", router(&scope.management.blocked)),
-    ];
+        ));
+    }
     if scope.oauth() && scope.endpoints.oauth.publish == Publish::LoadBalancer {
         // A balancer comes from outside; Routes come from the ingress.
         list.push(policy(

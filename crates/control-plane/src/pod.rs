@@ -109,6 +109,14 @@ impl<'a> Pod<'a> {
         }
     }
 
+    /// Puts another in the place of the volume of that name.
+    pub fn replace_volume(&mut self, volume: Value) {
+        let list = list_in(self.spec(), "volumes");
+        if let Some(there) = list.iter_mut().find(|v| v["name"] == volume["name"]) {
+            *there = volume;
+        }
+    }
+
     pub fn remove_volume(&mut self, name: &str) {
         if let Some(l) = self.spec().get_mut("volumes").and_then(Value::as_array_mut) {
             l.retain(|v| v["name"] != name);
@@ -162,6 +170,14 @@ impl Container<'_> {
         let list = list_in(self.0, "volumeMounts");
         list.retain(|m| m["mountPath"] != path);
         list.push(json!({"name": volume, "mountPath": path}));
+        self
+    }
+
+    /// Moves a port, by its name.
+    pub fn port(&mut self, name: &str, number: u16) -> &mut Self {
+        for port in list_in(self.0, "ports").iter_mut().filter(|p| p["name"] == name) {
+            port["containerPort"] = json!(number);
+        }
         self
     }
 

@@ -2,9 +2,12 @@
 //! certificates and configuration.
 
 use crate::scope::{Endpoint, Publish, Scope};
+use apis::names::label::ROUTE_VISIBILITY;
 use serde_json::{Value, json};
 
-/// Port of the API's own balancer; 6443 is what nodes reach inside.
+/// Port of the API inside the management cluster, whatever port it listens on.
+const API_PORT: u16 = 6443;
+/// Port of the API's own balancer.
 const BALANCER_PORT: u16 = 7443;
 const PREFIX: &str = "hypershift.openshift.io";
 /// Has the cloud provider make a balancer that only its own network reaches.
@@ -19,10 +22,13 @@ fn service(scope: &Scope, name: &str, app: &str, port: u16, target: Value) -> Va
     })
 }
 
-/// A balancer of its own, with its name for external-dns.
+/// A balancer of its own, with its name for external-dns; one that nobody outside may reach is of the management cluster's
+/// network, and has no name outside.
 fn balancer(scope: &Scope, mut service: Value, host: &str) -> Value {
     service["spec"]["type"] = json!("LoadBalancer");
-    if !host.is_empty() {
+    if scope.reach.hidden() {
+        service["metadata"]["annotations"][INTERNAL] = json!("true");
+    } else if !host.is_empty() {
         service["metadata"]["annotations"]["external-dns.alpha.kubernetes.io/hostname"] = json!(host);
     }
     if !scope.network.allowed.is_empty() {
@@ -47,13 +53,33 @@ fn route(scope: &Scope, name: &str, host: &str, service: &str, port: u16) -> Val
     if !host.is_empty() {
         route["spec"]["host"] = json!(host);
     }
+    // Names of a private zone are nobody else's to publish.
+    if scope.reach.hidden() || host.ends_with(".hypershift.local") {
+        route["metadata"]["labels"][ROUTE_VISIBILITY] = json!("private");
+    }
     route
+}
+
+/// What is published and has no address yet, and who is to be given one. Certificates and configuration name them, so
+/// nothing is begun without: pods would be replaced as each comes along.
+pub fn nowhere(scope: &Scope) -> Vec<(&'static str, &'static str)> {
+    let e = &scope.endpoints;
+    let mut all = vec![
+        ("the API", &e.api, "Service kube-apiserverlb", "Route kube-apiserver"),
+        ("konnectivity", &e.konnectivity, "Service konnectivity-server", "Route konnectivity-server"),
+    ];
+    if scope.oauth() {
+        all.push(("the login page", &e.oauth, "Service oauth-openshift", "Route oauth"));
+    }
+    let all = all.into_iter().filter(|(_, at, ..)| at.host.is_empty());
+    all.map(|(what, at, service, route)| (what, if at.publish == Publish::Route { route } else { service }))
+        .collect()
 }
 
 /// Everything a control plane is reached by.
 pub fn objects(scope: &Scope) -> Vec<Value> {
     let mut all = vec![
-        service(scope, "kube-apiserver", "kube-apiserver", scope.network.api_port, json!("client")),
+        service(scope, "kube-apiserver", "kube-apiserver", API_PORT, json!("client")),
         service(scope, "konnectivity-server", "kube-apiserver", 8091, json!(8091)),
         service(scope, "openshift-apiserver", "openshift-apiserver", 443, json!(8443)),
         service(scope, "packageserver", "packageserver", 443, json!(5443)),
@@ -74,13 +100,7 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
         }
     }
     if scope.reach.private() {
-        all.push(service(
-            scope,
-            "kube-apiserver-private",
-            "kube-apiserver",
-            scope.network.api_port,
-            json!("client"),
-        ));
+        all.push(service(scope, "kube-apiserver-private", "kube-apiserver", API_PORT, json!("client")));
     }
     published(&mut all, &e.konnectivity, "konnectivity-server", "konnectivity-server", 8091);
     published(&mut all, &e.ignition, "ignition-server", "ignition-server-proxy", 443);

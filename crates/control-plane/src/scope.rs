@@ -68,6 +68,8 @@ pub struct Azure {
     pub vnet: Named,
     pub subnet: String,
     pub security_group: Named,
+    /// The identity that machines pull from Azure's registries with.
+    pub registry_identity: Option<String>,
 }
 
 /// A resource and the group it is in.
@@ -217,6 +219,11 @@ pub enum Reach {
 impl Reach {
     pub fn private(&self) -> bool {
         *self != Reach::Public
+    }
+
+    /// Nobody outside of its own network may reach it. (A network instance is one way in; there may be others.)
+    pub fn hidden(&self) -> bool {
+        *self == Reach::Private
     }
 }
 

@@ -107,6 +107,78 @@ fn the_other_flavour_comes_from_the_object_alone() {
     assert_eq!(s.endpoints.private_api.as_deref(), Some("api.demo.hypershift.local"));
 }
 
+fn without_names(o: &mut Value, topology: &str) {
+    o["spec"]["platform"]["azure"]["topology"] = json!(topology);
+    o["spec"]["platform"]["azure"]["private"] = json!({"type": "PrivateLink"});
+    for service in o["spec"]["services"].as_array_mut().unwrap() {
+        service["servicePublishingStrategy"] = json!({"type": "Route"});
+    }
+}
+
+/// What users gave no name has one in the private zone, which leads to the private router.
+#[test]
+fn private_names_are_those_of_the_private_zone() {
+    let hosts = |topology: &str| {
+        let mut o = object();
+        without_names(&mut o, topology);
+        let hcp: HostedControlPlane = serde_json::from_value(o).unwrap();
+        let s = read(&hcp, &Around { given: Default::default(), ..around() }).unwrap();
+        let e = &s.endpoints;
+        [&e.api, &e.oauth, &e.konnectivity, &e.ignition].map(|e| e.host.clone())
+    };
+    let (konnectivity, ignition) =
+        ("konnectivity-server.apps.demo.hypershift.local", "ignition-server.apps.demo.hypershift.local");
+    let api = "api.demo.hypershift.local";
+    assert_eq!(hosts("Private"), [api, "oauth.apps.demo.hypershift.local", konnectivity, ignition]);
+    assert_eq!(hosts("PublicAndPrivate"), ["", "", konnectivity, ignition]);
+}
+
+/// Nothing of a private cluster is published to everybody.
+#[test]
+fn a_private_cluster_has_no_public_way_in() {
+    let published = |topology: &str| {
+        let s = scope(|o| {
+            o["spec"]["platform"]["azure"]["topology"] = json!(topology);
+            if topology != "Public" {
+                o["spec"]["platform"]["azure"]["private"] = json!({"type": "PrivateLink"});
+            }
+        });
+        let s = s.unwrap();
+        (control_plane::publish::objects(&s), control_plane::policies(&s))
+    };
+    let (objects, policies) = published("Private");
+    for o in &objects {
+        let m = &o["metadata"];
+        match o["kind"].as_str().unwrap() {
+            "Route" => assert_eq!(m["labels"]["hypershift.openshift.io/route-visibility"], "private", "{m}"),
+            _ if o["spec"]["type"] == "LoadBalancer" => {
+                assert_eq!(
+                    m["annotations"]["service.beta.kubernetes.io/azure-load-balancer-internal"],
+                    "true"
+                );
+            }
+            _ => {}
+        }
+    }
+    let ingress = |all: &[Value]| all.iter().any(|p| p["metadata"]["name"] == "openshift-ingress");
+    assert!(!ingress(&policies));
+    let (objects, policies) = published("PublicAndPrivate");
+    let text = serde_json::to_string(&objects).unwrap();
+    assert!(!text.contains("route-visibility") && !text.contains("load-balancer-internal"), "{text}");
+    assert!(ingress(&policies));
+}
+
+#[test]
+fn what_is_waited_for_is_named() {
+    let mut o = object();
+    without_names(&mut o, "PublicAndPrivate");
+    o["spec"]["services"][0]["servicePublishingStrategy"] = json!({"type": "LoadBalancer"});
+    let hcp: HostedControlPlane = serde_json::from_value(o).unwrap();
+    let s = read(&hcp, &Around { given: Default::default(), ..around() }).unwrap();
+    let nowhere = control_plane::publish::nowhere(&s);
+    assert_eq!(nowhere, [("the API", "Service kube-apiserverlb"), ("the login page", "Route oauth")]);
+}
+
 #[test]
 fn what_cannot_be_used_is_named() {
     let said = |change: fn(&mut Value)| scope(change).unwrap_err().to_string();
@@ -144,7 +216,7 @@ fn what_cannot_be_used_is_named() {
         scope(|o| o["metadata"]["annotations"] = annotations).unwrap_err().to_string()
     };
     assert!(annotated("certificate-validity", "a year").contains("certificate-validity cannot be used"));
-    assert!(annotated("certificate-validity", "5s").contains("an hour or more"));
+    assert!(annotated("certificate-validity", "5s").contains("between an hour and ten years"));
     assert!(annotated("certificate-renewal", "30").contains("between 0 and 1"));
     assert!(
         said(|o| o["spec"]["networking"]["apiServer"] = json!({"advertiseAddress": "here"}))

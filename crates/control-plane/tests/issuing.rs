@@ -124,28 +124,35 @@ fn an_authority_is_replaced_without_a_gap() {
     assert!(done.writes.is_empty() && done.rotating.is_empty(), "one wish, one rotation");
 }
 
-/// Who has a certificate for emergencies is a client of the API server as long as the PKI operator says so.
+/// Who has a certificate for emergencies, or of the user's own authority (`configuration.apiServer.clientCA`), is a client of
+/// the API server as long as the PKI operator, or the user, says so.
 #[test]
-fn break_glass_authorities_are_believed_as_long_as_they_are_in_their_bundle() {
-    let scope = self_managed();
-    let mut store = settled(&scope);
+fn authorities_of_others_are_believed_as_long_as_they_are_in_their_bundle() {
+    let mut scope = self_managed();
+    believed_while_there(&scope, "total-client-ca");
+    scope.configuration["apiServer"]["clientCA"]["name"] = serde_json::json!("mine");
+    believed_while_there(&scope, "mine");
+}
+
+fn believed_while_there(scope: &Scope, bundle: &str) {
+    let mut store = settled(scope);
     let glass = pki::Authority::starting("glass", now(), SignedDuration::from_hours(24)).unwrap();
     let put = |store: &mut Store, pem: &str| {
         let data = Data::from([("ca-bundle.crt".to_owned(), pem.as_bytes().to_vec())]);
-        store.0.insert((Kind::ConfigMap, "total-client-ca".to_owned()), data);
+        store.0.insert((Kind::ConfigMap, bundle.to_owned()), data);
     };
     let trusted = |store: &Store| {
         let all = store.data(Kind::ConfigMap, "client-ca").unwrap()["ca.crt"].clone();
         pki::Bundle::new().with(&String::from_utf8(all).unwrap())
     };
     put(&mut store, glass.cert());
-    let added = plan(&scope, &store, &idle, now()).unwrap();
+    let added = plan(scope, &store, &idle, now()).unwrap();
     assert_eq!(Store::names(&added), ["client-ca"]);
     store.keep(&added);
     assert!(trusted(&store).contains(glass.cert()));
-    assert!(plan(&scope, &store, &idle, now()).unwrap().writes.is_empty());
+    assert!(plan(scope, &store, &idle, now()).unwrap().writes.is_empty());
     put(&mut store, "");
-    let removed = plan(&scope, &store, &idle, now()).unwrap();
+    let removed = plan(scope, &store, &idle, now()).unwrap();
     assert_eq!(Store::names(&removed), ["client-ca"]);
     store.keep(&removed);
     assert!(!trusted(&store).contains(glass.cert()) && !trusted(&store).is_empty());

@@ -430,3 +430,53 @@ fn a_day_of_certificates_for_emergencies_is_what_the_operator_was_told() {
         "{env}"
     );
 }
+
+/// What users write in `configuration` reaches who reads it.
+#[test]
+fn configuration_reaches_the_programs_it_is_for() {
+    let mut scope = self_managed();
+    scope.network.api_port = 8443;
+    scope.configuration = json!({
+        "ingress": {"domain": "web.example.com", "appsDomain": "routes.example.com"},
+        "apiServer": {"additionalCORSAllowedOrigins": ["//console\\.example\\.com(:|$)"], "clientCA": {"name": "mine"}},
+        "network": {"externalIP": {"policy": {"allowedCIDRs": ["10.1.0.0/16"], "rejectedCIDRs": ["10.1.2.0/24"]},
+            "autoAssignCIDRs": ["10.1.0.0/16"]}},
+        "featureGate": {"featureSet": "CustomNoUpgrade", "customNoUpgrade": {"enabled": ["Mine"]}},
+        "oauth": {"templates": {"login": {"name": "my-login"}}},
+    });
+    let r = render(&scope, &Names).unwrap();
+    let kas: Value = serde_json::from_str(&text(&r, "kas-config", "config.json")).unwrap();
+    let gates = ["StructuredAuthenticationConfiguration=true", "ValidatingAdmissionPolicy=true", "Mine=true"];
+    assert_eq!(kas["apiServerArguments"]["feature-gates"], json!(gates));
+    assert_eq!(kas["consolePublicURL"], "https://console-openshift-console.web.example.com");
+    assert_eq!(kas["corsAllowedOrigins"].as_array().unwrap().len(), 3);
+    let ranger = &kas["admission"]["pluginConfig"]["network.openshift.io/ExternalIPRanger"]["configuration"];
+    assert_eq!(ranger["externalIPNetworkCIDRs"], json!(["!10.1.2.0/24", "10.1.0.0/16"]));
+    assert_eq!(ranger["allowIngressIP"], true);
+    assert!(text(&r, "openshift-apiserver", "config.yaml").contains("subdomain: routes.example.com"));
+    let api = &workload(&r, "kube-apiserver")["spec"]["template"]["spec"]["containers"][0];
+    assert!(api["ports"].as_array().unwrap().contains(&json!({"name": "client", "containerPort": 8443})));
+    let services = control_plane::publish::objects(&scope);
+    let inside = services.iter().find(|s| s["metadata"]["name"] == "kube-apiserver").unwrap();
+    assert_eq!(inside["spec"]["ports"][0]["port"], 6443, "who asks inside knows no other");
+    let volumes = &workload(&r, "oauth-openshift")["spec"]["template"]["spec"]["volumes"];
+    let login = json!({"name": "login-template", "secret": {"secretName": "my-login"}});
+    let login = volumes.as_array().unwrap().iter().find(|v| v["name"] == login["name"]).unwrap();
+    assert_eq!(login["secret"]["secretName"], "my-login");
+}
+
+/// An etcd of somebody else's is spoken to with their certificates, and nobody waits for one of ours.
+#[test]
+fn a_foreign_etcd_is_spoken_to_as_it_wants() {
+    let etcd =
+        Etcd::Unmanaged { endpoint: "https://etcd.example.com:2379".into(), client_secret: "theirs".into() };
+    let r = render(&Scope { etcd, ..self_managed() }, &Names).unwrap();
+    for name in ["kube-apiserver", "openshift-apiserver", "openshift-oauth-apiserver"] {
+        let pod = workload(&r, name)["spec"]["template"]["spec"].to_string();
+        for ours in ["etcd-client-tls", "wait-for-etcd", "\"configMap\":{\"name\":\"etcd-ca\"}"] {
+            assert!(!pod.contains(ours), "{name}: {ours}");
+        }
+        assert_eq!(pod.matches("\"secretName\":\"theirs\"").count(), 2, "{name}: {pod}");
+        assert!(pod.contains("etcd-client-ca.crt"), "{name}");
+    }
+}

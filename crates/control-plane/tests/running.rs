@@ -714,6 +714,9 @@ async fn a_key_is_changed_while_everything_runs() {
             "workloadIdentity": {"clientID": "00000000-0000-0000-0000-000000000001"}}}})
     };
     w.create(|o| o["spec"]["secretEncryption"] = key("one")).await;
+    // Told while there is no key in use yet: the definition refuses a status of encryption with nothing in it.
+    let o = w.until("InfrastructureReady", "False").await;
+    assert!(o.data["status"].get("secretEncryption").is_none());
     w.give_address().await;
     let o = w.until("Available", "True").await;
     assert_eq!(condition(&o, "ValidAzureKMSConfig")["status"], "True");
@@ -815,6 +818,7 @@ async fn snapshots_are_taken_one_at_a_time() {
     let blob = json!({"storageAccount": "backups", "container": "etcd", "keyPrefix": "east", "credentials": {"name": "creds"}});
     ask("nightly", blob).await;
     let o = over("nightly", "BackupSucceeded").await;
+    let whose = o.metadata.uid.clone().unwrap();
     let url = o.data["status"]["snapshotURL"].as_str().unwrap();
     assert!(
         url.starts_with("https://backups.blob.core.windows.net/etcd/east/clusters-demo/")
@@ -823,7 +827,8 @@ async fn snapshots_are_taken_one_at_a_time() {
     );
     let o = w.until("EtcdBackupSucceeded", "True").await;
     assert!(condition(&o, "EtcdBackupSucceeded")["message"].as_str().unwrap().contains(url));
-    let job = w.api("batch", "v1", "Job", "jobs").get("etcd-backup-nightly").await.unwrap();
+    let job = format!("etcd-backup-nightly-{}", &whose[..8]);
+    let job = w.api("batch", "v1", "Job", "jobs").get(&job).await.unwrap();
     let pod = &job.data["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["image"], "quay.example/zaffre:dev");
     assert_eq!(pod["containers"][0]["envFrom"], json!([{"secretRef": {"name": "creds"}}]));

@@ -64,6 +64,7 @@ pub fn self_managed() -> Scope {
             vnet: Named { name: "demo-demo-x7k2p".into(), group: "demo-vnet-demo-x7k2p".into() },
             subnet: "default".into(),
             security_group: Named { name: "demo-demo-x7k2p-nsg".into(), group: "demo-nsg-demo-x7k2p".into() },
+            registry_identity: None,
         },
         identity: Identity::Workload(ids),
         release: release("4.19.3"),

@@ -94,6 +94,32 @@ fn both_flavours() {
 }
 
 #[test]
+fn routers_are_reached_as_the_spec_or_an_annotation_says() {
+    fn strategy(change: impl FnOnce(&mut Value)) -> Value {
+        let mut plane = plane();
+        change(&mut plane);
+        let p = planned(&known(plane));
+        let found = p.items.into_iter().find(|i| i.object["kind"] == "IngressController").unwrap();
+        found.object["spec"]["endpointPublishingStrategy"].clone()
+    }
+    assert_eq!(strategy(|_| {})["loadBalancer"]["scope"], "External");
+    let internal = "hypershift.openshift.io/ingress-controller-load-balancer-scope";
+    let asked = strategy(|o| o["metadata"]["annotations"] = json!({internal: "Internal"}));
+    assert_eq!(asked["loadBalancer"]["scope"], "Internal");
+    let private = "hypershift.openshift.io/private-ingress-controller";
+    assert_eq!(
+        strategy(|o| o["metadata"]["annotations"] = json!({private: "true"})),
+        json!({"type": "Private"})
+    );
+    let spec = strategy(|o| {
+        o["metadata"]["annotations"] = json!({private: "true"});
+        o["spec"]["operatorConfiguration"] =
+            json!({"ingressOperator": {"endpointPublishingStrategy": {"type": "HostNetwork"}}});
+    });
+    assert_eq!(spec["type"], "HostNetwork", "whoever says it in the spec is heard");
+}
+
+#[test]
 fn what_is_lacking_is_named_and_nothing_is_made_up() {
     let hcp: HostedControlPlane = serde_json::from_value(plane()).unwrap();
     let mut f = facts(&hcp, &Default::default(), Material::default()).unwrap();

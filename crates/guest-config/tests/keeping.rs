@@ -3,9 +3,9 @@
 use crate::world::{NS, World, is_ours, managed_plane, openshift_apiserver, plane};
 use ek_auth::User;
 use guest_config::operate::{RESOURCES, WEBHOOKS};
+use guest_config::probe::Answer;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use std::sync::atomic::Ordering;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_guest_gets_everything_and_settles() {
@@ -151,7 +151,10 @@ async fn what_somebody_breaks_is_mended() {
 async fn changes_outside_reach_the_guest_and_what_is_no_longer_wanted_goes() {
     let mut o = managed_plane();
     o["spec"]["configuration"]["proxy"] = Value::Null;
+    o["spec"]["configuration"]["image"]["additionalTrustedCA"] = json!({"name": "image-ca"});
     let w = World::start(o).await;
+    let given = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "image-ca", "namespace": NS}, "data": {"a": "OLD"}});
+    w.put(&w.management.client(), given).await;
     let running = w.operator();
     w.condition("ConfigOperatorReconciliationSucceeded", "True").await;
     let guest = w.guest.client();
@@ -172,6 +175,13 @@ async fn changes_outside_reach_the_guest_and_what_is_no_longer_wanted_goes() {
         o.is_some_and(|o| o.data["webhooks"][0]["clientConfig"]["caBundle"] == bundle.as_str())
     };
     w.until("both authorities", hooks, "azure-workload-identity-webhook", has_both).await;
+
+    // One that only the configuration names.
+    let renewed = json!({"data": {"a": "NEW"}});
+    maps.patch("image-ca", &PatchParams::default(), &Patch::Merge(&renewed)).await.unwrap();
+    let copies = w.api(&guest, "v1", "ConfigMap", "openshift-config");
+    w.until("the new authority", copies, "image-ca", |o| o.is_some_and(|o| o.data["data"]["a"] == "NEW"))
+        .await;
 
     let fewer = json!({"spec": {"imageContentSources": null, "channel": "stable-4.20"}});
     w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&fewer)).await.unwrap();
@@ -209,12 +219,17 @@ async fn aggregated_apis_wait_for_a_server_that_really_serves() {
         "neither, until it is known which"
     );
 
-    w.behind.0.store(true, Ordering::Relaxed);
+    // It runs, and cannot be asked: still neither.
+    *w.behind.0.lock() = Answer::Silent("timeout".into());
     let up = json!({"status": openshift_apiserver(true)["status"]});
     deployments
         .patch_status("openshift-apiserver", &PatchParams::default(), &Patch::Merge(&up))
         .await
         .unwrap();
+    w.again(&running, RESOURCES).await;
+    w.again(&running, RESOURCES).await;
+    assert!(definitions.get_opt("routes.route.openshift.io").await.unwrap().is_none());
+    *w.behind.0.lock() = Answer::Serves;
     w.again(&running, RESOURCES).await;
     w.until("the API", services, "v1.route.openshift.io", |o| o.is_some()).await;
     let at = w.api(&management, "v1", "Service", NS).get("openshift-apiserver").await.unwrap().data["spec"]["clusterIP"].clone();

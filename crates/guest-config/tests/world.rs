@@ -5,13 +5,14 @@ use ek_auth::User;
 use ek_server::{ApiServer, Config, LocalService};
 use futures::future::BoxFuture;
 use guest_config::facts::Told;
-use guest_config::probe::Backends;
+use guest_config::probe::{Answer, Backends};
 use guest_config::{Around, definitions, start};
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
 use kube::client::Body;
 use kube::core::DynamicObject;
 use kube::{Client, ResourceExt};
+use parking_lot::Mutex;
 use reconcile::{Handle, Kind, Kinds, Metrics, Runtime};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -114,14 +115,19 @@ pub fn material() -> Vec<Value> {
     ]
 }
 
-/// OpenShift's API server, there or not.
-#[derive(Default)]
-pub struct Behind(pub AtomicBool);
+/// OpenShift's API server, and what it answers.
+pub struct Behind(pub Mutex<Answer>);
+
+impl Default for Behind {
+    fn default() -> Behind {
+        Behind(Mutex::new(Answer::Lacks))
+    }
+}
 
 impl Backends for Behind {
-    fn serves<'a>(&'a self, _: &'a str, group: &'a str, roots: &'a str) -> BoxFuture<'a, bool> {
+    fn serves<'a>(&'a self, _: &'a str, group: &'a str, roots: &'a str) -> BoxFuture<'a, Answer> {
         assert_eq!((group, roots), ("route.openshift.io", "ROOT"));
-        Box::pin(async { self.0.load(Ordering::Relaxed) })
+        Box::pin(async { self.0.lock().clone() })
     }
 }
 

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// A release, looked up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     pub release: Release,
     /// For which processors; nothing if its image does not say, which makes it one that no cluster may run.

@@ -258,6 +258,18 @@ fn what_cannot_be_used_is_named_with_its_place() {
             Some(given("apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nspec: {}\n")),
         ),
         ("twice".to_owned(), Some(given(&machine_config("a", "y")))),
+        (
+            "listed".to_owned(),
+            Some(given(
+                "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: b, labels: []}\n",
+            )),
+        ),
+        (
+            "worded".to_owned(),
+            Some(given(
+                "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: c}\nspec: x\n",
+            )),
+        ),
     ];
     let (good, wrong) = config::of_user(Sort::Config, &maps);
     assert_eq!(good.len(), 1);
@@ -270,8 +282,10 @@ fn what_cannot_be_used_is_named_with_its_place() {
         ["pod, document 1", "MachineConfig, KubeletConfig"],
         ["nameless", "metadata.name"],
         ["MachineConfig a is in ConfigMap pod", "ConfigMap twice"],
+        ["listed, document 0: metadata.labels of MachineConfig b is no map", "leave it out"],
+        ["worded, document 0: spec of KubeletConfig c is no map", "field: value"],
     ]) {
         assert!(words.iter().all(|w| said.contains(w)), "{said}: {words:?}");
     }
-    assert_eq!(wrong.len(), 6);
+    assert_eq!(wrong.len(), 8);
 }

@@ -282,11 +282,13 @@ const TABLE: &[Bad] = &[
         },
         &["oidcProviders[0].issuer.audiences is empty: name the audience"],
     ),
-    bad(
-        "a network of former times",
-        |o| o["spec"]["networking"]["networkType"] = json!("OpenShiftSDN"),
-        &["spec.networking.networkType is OpenShiftSDN", "use OVNKubernetes"],
-    ),
+    Bad {
+        what: "a network of former times",
+        change: |o| o["spec"]["networking"]["networkType"] = json!("OpenShiftSDN"),
+        condition: "ValidReleaseImage",
+        reason: "InvalidImage",
+        says: &["spec.networking.networkType is OpenShiftSDN", "use OVNKubernetes"],
+    },
     bad(
         "a placeholder that is full",
         |o| {
@@ -389,6 +391,12 @@ async fn every_rule_says_what_to_do_and_nothing_is_made() {
         let tls = json!({"metadata": {"name": name, "namespace": "clusters"}, "stringData": {"tls.crt": cert, "tls.key": key}});
         w.create(&kinds::SECRET, tls).await;
     }
+    // A mark that the second of two clusters with one namespace has left, and a right of the first.
+    let marked = json!({"metadata": {"name": "marked", "namespace": "clusters",
+        "annotations": {"referenced-resource.hypershift.openshift.io/a-b": "true"}}});
+    w.create(&kinds::SECRET, marked).await;
+    let role = "clusters-a-b-csr-approver";
+    w.create(&kinds::CLUSTER_ROLE, json!({"metadata": {"name": role}, "rules": []})).await;
     let _running = w.operate();
     for (i, b) in TABLE.iter().enumerate() {
         let mut o = samples::self_managed();
@@ -435,6 +443,9 @@ async fn every_rule_says_what_to_do_and_nothing_is_made() {
     w.until(&kinds::CLUSTER, "clusters", "a-b", "its end", |o| o.is_none()).await;
     let space = w.api(&kinds::NAMESPACE, "").get("clusters-a-b").await.unwrap();
     assert!(space.metadata.deletion_timestamp.is_none(), "a foreign namespace is left alone");
+    assert!(w.api(&kinds::CLUSTER_ROLE, "").get_opt(role).await.unwrap().is_some(), "and so are its rights");
+    let o = w.api(&kinds::SECRET, "clusters").get("marked").await.unwrap();
+    assert!(o.metadata.annotations.unwrap_or_default().is_empty(), "its own mark goes");
 }
 
 /// Names of the user's own are the user's to certify, and whoever insists is heard.
@@ -618,6 +629,9 @@ async fn azure_is_asked_before_anything_is_made_and_never_hurts_what_runs() {
         w.until(&kinds::PLANE, "clusters-demo", "demo", "the change", followed).await;
         w.condition("Available", "True").await;
     }
+    w.condition("ValidConfiguration", "False").await;
+    let o = w.api(&kinds::CLUSTER, "clusters").get("demo").await.unwrap();
+    assert_ne!(condition(&o, "Progressing")["reason"], "Blocked", "nothing is held by what Azure says");
 }
 
 /// An issuer that cannot be read holds nobody; it is said, and asked for again.
@@ -694,6 +708,13 @@ async fn minors_wait_until_the_guest_is_ready_or_somebody_insists() {
         json!("quay.example/ocp-release:4.20.1");
     w.patch(&kinds::CLUSTER, "clusters", "demo", forced).await;
     w.until(&kinds::PLANE, "clusters-demo", "demo", "the minor", runs("4.20.1")).await;
+    // Whoever is on the way is not ready for anything, and may be mended all the same.
+    let mut mended = image("4.20.2");
+    mended["metadata"]["annotations"]["hypershift.openshift.io/force-upgrade-to"] = Value::Null;
+    w.patch(&kinds::CLUSTER, "clusters", "demo", mended).await;
+    w.until(&kinds::PLANE, "clusters-demo", "demo", "the patch", runs("4.20.2")).await;
+    let c = w.condition("Progressing", "True").await;
+    assert_eq!(c["reason"], "Progressing", "{c}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

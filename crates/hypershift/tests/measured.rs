@@ -1,7 +1,7 @@
 //! Every number that dashboards know upstream's names of, over the life of a cluster and its pool.
 
 use crate::invalid::certificate;
-use crate::pools::{NS, pool};
+use crate::pools::{ignition_ca, pool};
 use crate::samples;
 use crate::world::{Running, World, available, condition};
 use hypershift::kinds;
@@ -104,9 +104,7 @@ async fn every_family_that_dashboards_know() {
     until(&w, &running, &mut all, &new).await;
     w.report_available().await;
     w.condition("Available", "True").await;
-    let ca = json!({"metadata": {"name": "root-ca", "namespace": NS,
-        "labels": {"hypershift.openshift.io/hosted-control-plane": NS}}, "data": {"ca.crt": "-----BEGIN CERTIFICATE-----"}});
-    w.create(&kinds::CONFIG_MAP, ca).await;
+    w.create(&kinds::SECRET, ignition_ca()).await;
     let np = pool("np", |o| {
         o["metadata"]["finalizers"] = json!(["test/held"]);
         o["spec"]["release"]["image"] = json!("quay.example/ocp-release:4.19.3");

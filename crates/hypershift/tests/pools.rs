@@ -30,6 +30,12 @@ pub fn cluster() -> Value {
     hc
 }
 
+/// Whom nodes trust when they fetch ignition.
+pub fn ignition_ca() -> Value {
+    json!({"metadata": {"name": "ignition-server-ca-cert", "namespace": NS,
+        "labels": {"hypershift.openshift.io/hosted-control-plane": NS}}, "stringData": {"tls.crt": "-----BEGIN CERTIFICATE-----"}})
+}
+
 impl World {
     /// A cluster that nodes could join.
     pub async fn with_cluster(self) -> World {
@@ -44,9 +50,7 @@ impl World {
             )
             .await;
         }
-        self.create(&kinds::CONFIG_MAP, json!({"metadata": {"name": "root-ca", "namespace": NS,
-            "labels": {"hypershift.openshift.io/hosted-control-plane": NS}}, "data": {"ca.crt": "-----BEGIN CERTIFICATE-----"}}))
-            .await;
+        self.create(&kinds::SECRET, ignition_ca()).await;
         self.report(crate::world::available("4.20.3")).await;
         self
     }
@@ -55,6 +59,17 @@ impl World {
         let o = self
             .until(&kinds::POOL, "clusters", name, &format!("{kind}={status}"), |o| {
                 o.is_some_and(|o| condition(o, kind)["status"] == status)
+            })
+            .await
+            .unwrap();
+        condition(&o, kind).clone()
+    }
+
+    /// Waits for a condition with a reason.
+    pub async fn pool_condition_for(&self, name: &str, kind: &str, reason: &str) -> Value {
+        let o = self
+            .until(&kinds::POOL, "clusters", name, &format!("{kind} because of {reason}"), |o| {
+                o.is_some_and(|o| condition(o, kind)["reason"] == reason)
             })
             .await
             .unwrap();
@@ -277,7 +292,8 @@ async fn a_pool_that_is_held_still_boots_machines() {
     let token = w.secrets("token-np-").await[0].metadata.name.clone().unwrap();
     let shows = async |drawn: &str, ca: &str| {
         w.patch(&kinds::SECRET, NS, &token, json!({"stringData": {"token": drawn}})).await;
-        w.patch(&kinds::CONFIG_MAP, NS, "root-ca", json!({"data": {"ca.crt": ca}})).await;
+        let authority = json!({"stringData": {"tls.crt": ca}});
+        w.patch(&kinds::SECRET, NS, "ignition-server-ca-cert", authority).await;
         let bearer = format!("Bearer {}", STANDARD.encode(drawn));
         let source = format!("data:text/plain;base64,{}", STANDARD.encode(ca));
         w.until(&kinds::SECRET, NS, &secret, "the new token and authority", |o| {
@@ -431,6 +447,23 @@ async fn troubles_of_machines_are_told_and_deletion_names_what_it_waits_for() {
     }
 }
 
+/// What has a pool's name and no watch tells of goes with it all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_pool_is_left_that_nobody_saw() {
+    let w = World::start().await.with_inputs().await;
+    let running = w.operate();
+    let w = w.with_cluster().await;
+    w.create(&kinds::POOL, pool("np", |_| {})).await;
+    w.md("np", "being", |_| true).await;
+    drop(running);
+    let unmarked = json!({"metadata": {"annotations": {"hypershift.openshift.io/nodePool": null}}});
+    w.patch(&kinds::MACHINE_DEPLOYMENT, NS, "np", unmarked).await;
+    w.api(&kinds::POOL, "clusters").delete("np", &Default::default()).await.unwrap();
+    let _running = w.operate();
+    w.until(&kinds::POOL, "clusters", "np", "its end", |o| o.is_none()).await;
+    assert!(w.api(&kinds::MACHINE_DEPLOYMENT, NS).get_opt("np").await.unwrap().is_none());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pools_pause_scale_by_themselves_and_upgrade_in_place() {
     let w = World::start().await.with_inputs().await;
@@ -469,8 +502,21 @@ async fn pools_pause_scale_by_themselves_and_upgrade_in_place() {
     };
     w.md("auto", "its pause", paused).await;
     w.pool_condition("auto", "ReconciliationActive", "False").await;
+    // What becomes of its machines is told all the same; what it is asked for meanwhile is not on its way.
+    w.settle("auto").await;
+    w.until(&kinds::POOL, "clusters", "auto", "its machines", |o| {
+        o.is_some_and(|o| o.data["status"]["replicas"] == 3 && condition(o, "Ready")["status"] == "True")
+    })
+    .await;
+    let larger = json!({"spec": {"platform": {"azure": {"vmSize": "Standard_D8s_v5"}}}});
+    w.patch(&kinds::POOL, "clusters", "auto", larger).await;
+    w.machine("auto", "auto-a", json!({"status": "False", "reason": "Lost", "message": "gone"})).await;
+    let said = w.pool_condition_for("auto", "AllMachinesReady", "Lost").await;
+    assert!(said["message"].as_str().unwrap().contains("auto-a"), "{said}");
+    w.pool_condition("auto", "UpdatingPlatformMachineTemplate", "False").await;
     w.patch(&kinds::POOL, "clusters", "auto", json!({"spec": {"pausedUntil": null}})).await;
     w.md("auto", "no pause", |o| !paused(o)).await;
+    w.pool_condition("auto", "UpdatingPlatformMachineTemplate", "True").await;
 
     w.create(
         &kinds::POOL,
@@ -482,7 +528,9 @@ async fn pools_pause_scale_by_themselves_and_upgrade_in_place() {
     let note = |o: &DynamicObject, key: &str| {
         o.metadata.annotations.as_ref().unwrap().get(&format!("hypershift.openshift.io/{key}")).cloned()
     };
-    let set = w.until(&kinds::MACHINE_SET, NS, "place", "being", |o| o.is_some()).await.unwrap();
+    let is_said =
+        |o: Option<&DynamicObject>| o.is_some_and(|o| note(o, "nodePoolCurrentConfigVersion").is_some());
+    let set = w.until(&kinds::MACHINE_SET, NS, "place", "being", is_said).await.unwrap();
     let first = note(&set, "nodePoolTargetConfigVersion").unwrap();
     assert_eq!(note(&set, "nodePoolCurrentConfigVersion"), Some(first.clone()));
     assert_eq!(note(&set, "nodePoolMaxUnavailable").as_deref(), Some("1"));
@@ -492,6 +540,27 @@ async fn pools_pause_scale_by_themselves_and_upgrade_in_place() {
     let api = w.api(&kinds::MACHINE_SET, NS);
     api.patch_status("place", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     w.pool_condition("place", "Ready", "True").await;
+    // What is taken away goes.
+    let with = json!({"spec": {"nodeLabels": {"team": "blue", "tier": "web"}, "nodeDrainTimeout": "10m"}});
+    w.patch(&kinds::POOL, "clusters", "place", with).await;
+    let labels = |o: &DynamicObject| -> Vec<String> {
+        let all = o.data["spec"]["template"]["metadata"]["labels"].as_object().unwrap();
+        all.keys()
+            .filter_map(|k| k.strip_prefix("managed.hypershift.openshift.io.").map(str::to_owned))
+            .collect()
+    };
+    let has = |names: &'static [&'static str], timeout: bool| {
+        move |o: Option<&DynamicObject>| {
+            o.is_some_and(|o| {
+                labels(o) == names
+                    && o.data["spec"]["template"]["spec"]["nodeDrainTimeout"].is_string() == timeout
+            })
+        }
+    };
+    w.until(&kinds::MACHINE_SET, NS, "place", "labels", has(&["team", "tier"], true)).await;
+    let without = json!({"spec": {"nodeLabels": {"team": null}, "nodeDrainTimeout": null}});
+    w.patch(&kinds::POOL, "clusters", "place", without).await;
+    w.until(&kinds::MACHINE_SET, NS, "place", "fewer labels", has(&["tier"], false)).await;
     w.patch(
         &kinds::SECRET,
         "clusters",

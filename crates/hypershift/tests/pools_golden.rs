@@ -40,6 +40,7 @@ fn objects(hc: &Value, np: &Value) -> Vec<Value> {
         pull_secret: b"{}",
         trust_bundle: None,
         cloud_config: None,
+        daemon_image: "quay.example/machine-config-operator",
     };
     let token = secrets::token(&hc, &np, &rollout, &said).unwrap();
     let boot = Boot { endpoint: "ignition.example", ca: b"CA", token: "0-0-0", hash: &rollout.hash };

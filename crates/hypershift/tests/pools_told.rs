@@ -1,6 +1,6 @@
 //! What a NodePool says of what is wrong with it: a row for each, with its condition, reason and way out.
 
-use crate::pools::{NS, cluster, pool};
+use crate::pools::{NS, cluster, ignition_ca, pool};
 use crate::world::{World, boot_images, condition, release};
 use apis::hypershift::status::PayloadArch;
 use apis::hypershift::{HostedCluster, NodePool};
@@ -8,7 +8,7 @@ use hypershift::nodepool::machines::Refs;
 use hypershift::nodepool::rollout::Rollout;
 use hypershift::nodepool::room::Room;
 use hypershift::nodepool::status::{self, Endpoint, Seen, Target};
-use hypershift::nodepool::watched::{Check, Word, Workload};
+use hypershift::nodepool::watched::{Check, Token, Word, Workload};
 use hypershift::nodepool::{template, validate};
 use hypershift::validate::Problem;
 use hypershift::{NoRelease, Payload, kinds};
@@ -36,6 +36,11 @@ struct Found {
     conflict: Option<String>,
     workload: Workload,
     check: Option<Check>,
+    /// Why there is no payload after all.
+    none: Option<NoRelease>,
+    skew: Option<String>,
+    target: Option<Target>,
+    token: Option<Token>,
 }
 
 fn asis(_: &mut Value) {}
@@ -140,11 +145,11 @@ const TABLE: &[Row] = &[
     Row {
         what: "nobody to trust",
         pool: asis,
-        finds: |f| f.endpoint = Endpoint::Missing("IgnitionCACertMissing", "root-ca is not there".into()),
+        finds: |f| f.endpoint = Endpoint::Missing("IgnitionCACertMissing", "the CA is not there".into()),
         condition: "IgnitionEndpointAvailable",
         status: "False",
         reason: "IgnitionCACertMissing",
-        says: &["root-ca is not there"],
+        says: &["the CA is not there"],
     },
     Row {
         what: "a name that is not found",
@@ -154,6 +159,15 @@ const TABLE: &[Row] = &[
         status: "False",
         reason: "ExternalDNSHostNotReachable",
         says: &["x is in no DNS"],
+    },
+    Row {
+        what: "a release that there is not",
+        pool: asis,
+        finds: |f| f.none = Some(NoRelease::Invalid("there is no such image".into())),
+        condition: "ValidReleaseImage",
+        status: "False",
+        reason: INVALID,
+        says: &["there is no such image"],
     },
     Row {
         what: "machines in the pods' network",
@@ -229,16 +243,16 @@ fn told(pool: &Value, found: &Found) -> DynamicObject {
         reason: INVALID,
         message: e.to_string(),
     }));
-    let (release, target): (Result<Payload, NoRelease>, _) = (Ok(found.payload.clone()), target());
+    let release = found.none.clone().map_or_else(|| Ok(found.payload.clone()), Err);
     let seen = Seen {
         np: &np,
         problems: &problems,
         pause: &Ok(Pause::No),
         release: Some(&release),
         endpoint: &found.endpoint,
-        skew: None,
-        target: Some(&target),
-        token: None,
+        skew: found.skew.clone(),
+        target: found.target.as_ref(),
+        token: found.token.as_ref(),
         machines: &[],
         workload: Some(&found.workload),
         check: found.check.as_ref(),
@@ -265,6 +279,10 @@ fn found() -> Found {
         conflict: None,
         workload: workload(),
         check: None,
+        none: None,
+        skew: None,
+        target: Some(target()),
+        token: None,
     }
 }
 
@@ -316,6 +334,102 @@ fn every_trouble_has_its_condition() {
     }
 }
 
+/// A pool that is held does not stop what its machines were told before.
+#[test]
+fn a_roll_that_goes_on_is_told_whatever_holds_the_pool() {
+    let pool = pool("np", |o| {
+        o["metadata"]["annotations"] = json!({"hypershift.openshift.io/nodePoolCurrentConfig": "old-config",
+            "hypershift.openshift.io/nodePoolCurrentConfigVersion": "aaaaaaaa",
+            "hypershift.openshift.io/nodePoolPlatformMachineTemplate": "np-t"});
+        o["status"] = json!({"version": "4.20.3"});
+    });
+    let held = |version: &str, hash: &str, template: &str, skew: Option<&str>| {
+        let mut found = Found { target: None, skew: skew.map(str::to_owned), ..found() };
+        let (data_secret, template) = (format!("user-data-np-{hash}"), template.to_owned());
+        found.workload = Workload { version: version.into(), data_secret, template, ..found.workload };
+        found.payload.release = release("4.21.0");
+        let o = told(&pool, &found);
+        ["UpdatingVersion", "UpdatingConfig", "UpdatingPlatformMachineTemplate"].map(|kind| {
+            let c = condition(&o, kind);
+            format!("{} {}", c["status"].as_str().unwrap(), c["reason"].as_str().unwrap())
+        })
+    };
+    let (no, yes) = ("False AsExpected", "True AsExpected");
+    assert_eq!(held("4.20.3", "aaaaaaaa", "np-t", None), [no, no, no]);
+    assert_eq!(held("4.20.3", "bbbbbbbb", "np-t", None), [no, yes, no]);
+    assert_eq!(held("4.20.4", "bbbbbbbb", "np-u", None), [yes, no, yes]);
+    assert_eq!(held("4.20.4", "bbbbbbbb", "np-t", Some("newer")), [yes, no, no]);
+    assert_eq!(held("4.20.3", "aaaaaaaa", "np-t", Some("newer")), ["False UnsupportedSkew", no, no]);
+}
+
+/// An upgrade in place that users took back is over when nodes are back, not when the set says what it said before.
+#[test]
+fn nodes_on_their_way_back_are_no_finished_upgrade() {
+    let pool = pool("np", |o| {
+        o["spec"]["management"] = json!({"upgradeType": "InPlace"});
+        o["metadata"]["annotations"] = json!({"hypershift.openshift.io/nodePoolCurrentConfig": "new-config"});
+        o["status"] = json!({"version": "4.20.3"});
+    });
+    let target = target();
+    let (data_secret, template) = (target.refs.data_secret.clone(), target.refs.template.clone());
+    let (version, current) = (target.refs.version.clone(), target.rollout.hash.clone());
+    let settled = Workload { data_secret, template, version, current, ..workload() };
+    let mut found = Found { workload: settled.clone(), ..found() };
+    assert!(status::done(true, &settled, &target));
+    assert_eq!(condition(&told(&pool, &found), "UpdatingConfig")["status"], "False");
+    for (busy, stuck, says, why) in
+        [("1 of 2", "", "True", "AsExpected"), ("", "node n", "False", "InplaceUpgradeFailed")]
+    {
+        found.workload = Workload { busy: busy.into(), stuck: stuck.into(), ..settled.clone() };
+        assert!(!status::done(true, &found.workload, &target), "{busy}{stuck}");
+        let o = told(&pool, &found);
+        let said = condition(&o, "UpdatingConfig");
+        assert_eq!((&said["status"], &said["reason"]), (&json!(says), &json!(why)), "{said}");
+    }
+}
+
+/// Nodes that are upgraded in place fetch nothing: nobody shows the new token.
+#[test]
+fn ignition_that_was_reached_stays_so_where_nodes_stay() {
+    for (upgrade, status) in [("InPlace", "True"), ("Replace", "False")] {
+        let pool = pool("np", |o| {
+            o["spec"]["management"] = json!({"upgradeType": upgrade});
+            o["status"] = json!({"conditions": [{"type": "ReachedIgnitionEndpoint", "status": "True",
+                "reason": "AsExpected", "message": "", "lastTransitionTime": "2026-03-01T00:00:00Z"}]});
+        });
+        let found = Found { token: Some(Token::default()), ..found() };
+        assert_eq!(condition(&told(&pool, &found), "ReachedIgnitionEndpoint")["status"], status, "{upgrade}");
+    }
+}
+
+/// Who mistypes a limit has the usual one, not none.
+#[test]
+fn what_a_pool_mistypes_of_repair_its_cluster_says() {
+    let key = |name: &str| format!("hypershift.openshift.io/machine-health-check-{name}");
+    let said = |pools: Value, clusters: Value| {
+        let marks = |all: &Value| -> Value {
+            all.as_object().unwrap().iter().map(|(k, v)| (key(k), v.clone())).collect()
+        };
+        let mut hc = cluster();
+        hc["metadata"]["annotations"] = marks(&clusters);
+        let hc: HostedCluster = serde_json::from_value(hc).unwrap();
+        let np = pool("np", |o| o["metadata"]["annotations"] = marks(&pools));
+        let np: NodePool = serde_json::from_value(np).unwrap();
+        let spec = hypershift::nodepool::machines::check(&hc, &np)["spec"].take();
+        (spec["maxUnhealthy"].clone(), spec["unhealthyConditions"][0]["timeout"].clone())
+    };
+    let most = |own: &str| said(json!({"max-unhealthy": own}), json!({})).0;
+    for (own, is) in [("3", json!(3)), ("40%", json!("40%")), ("0", json!(0))] {
+        assert_eq!(most(own), is);
+    }
+    for own in ["four", "40 %", "-1", "400%", "%", ""] {
+        assert_eq!(most(own), 2, "{own:?}");
+    }
+    assert_eq!(said(json!({"max-unhealthy": "x"}), json!({"max-unhealthy": "5"})).0, 5);
+    assert_eq!(said(json!({"timeout": "soon"}), json!({"timeout": "3m"})).1, "3m");
+    assert_eq!(said(json!({"timeout": "soon"}), json!({})).1, "8m");
+}
+
 /// A release for several sorts of processors has machines of each that it brings an image for.
 #[test]
 fn a_release_for_all_processors_takes_pools_of_each() {
@@ -340,7 +454,11 @@ async fn what_nodes_could_not_boot_with_is_found() {
     w.told.nameless.store(true, Ordering::SeqCst);
     let running = w.operate();
     let w = w.with_cluster().await;
-    w.api(&kinds::CONFIG_MAP, NS).delete("root-ca", &Default::default()).await.unwrap();
+    // Another authority of the control plane is none for this.
+    let root = json!({"metadata": {"name": "root-ca", "namespace": NS,
+        "labels": {"hypershift.openshift.io/hosted-control-plane": NS}}, "data": {"ca.crt": "-----BEGIN CERTIFICATE-----"}});
+    w.create(&kinds::CONFIG_MAP, root).await;
+    w.api(&kinds::SECRET, NS).delete("ignition-server-ca-cert", &Default::default()).await.unwrap();
     w.create(&kinds::POOL, pool("np", |_| {})).await;
     let reason = async |reason: &str| {
         let o = w
@@ -352,10 +470,8 @@ async fn what_nodes_could_not_boot_with_is_found() {
         condition(&o, "IgnitionEndpointAvailable")["message"].as_str().unwrap().to_owned()
     };
     let said = reason("IgnitionCACertMissing").await;
-    assert!(said.contains("ConfigMap root-ca"), "{said}");
-    let ca = json!({"metadata": {"name": "root-ca", "namespace": NS,
-        "labels": {"hypershift.openshift.io/hosted-control-plane": NS}}, "data": {"ca.crt": "-----BEGIN CERTIFICATE-----"}});
-    w.create(&kinds::CONFIG_MAP, ca).await;
+    assert!(said.contains("Secret ignition-server-ca-cert"), "{said}");
+    w.create(&kinds::SECRET, ignition_ca()).await;
     let said = reason("ExternalDNSHostNotReachable").await;
     assert!(said.contains("ignition-demo.hc.example.com is in no DNS yet"), "{said}");
     assert!(

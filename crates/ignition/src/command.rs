@@ -13,19 +13,21 @@
 use crate::provider::{Ask, PayloadProvider, Refused};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use std::io::{Read, Write};
+use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::process::Stdio;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, Command};
 
 /// No payload is larger.
 const LARGEST: u64 = 16 << 20;
-/// Of what it says about its trouble.
-const WORDS: u64 = 64 << 10;
+/// Kept of what it says about its trouble, and read of it at once.
+const WORDS: usize = 64 << 10;
+const AT_ONCE: usize = 8 << 10;
 
 pub struct ByCommand {
     pub program: PathBuf,
@@ -63,17 +65,12 @@ impl PayloadProvider for ByCommand {
             let again = |why: String| Refused { again: true, ..Refused::invalid(format!("{name} {why}")) };
             let mut command = Command::new(&self.program);
             command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            // Whoever is not waited for any more is ended.
+            command.kill_on_drop(true);
             let child = command.spawn().map_err(|e| again(format!("does not start: {e}")))?;
-            let child = Arc::new(parking_lot::Mutex::new(child));
-            let running = child.clone();
-            let talk = tokio::task::spawn_blocking(move || talk(&running, &input));
-            let ended = tokio::time::timeout(self.patience, talk).await;
-            if ended.is_err() {
-                let _ = child.lock().kill();
-            }
+            let ended = tokio::time::timeout(self.patience, talk(child, &input)).await;
             let ended = ended.map_err(|_| again(format!("has not ended within {:?}", self.patience)))?;
-            let (good, out, words) =
-                ended.map_err(|e| again(e.to_string()))?.map_err(|e| again(e.to_string()))?;
+            let (good, out, words) = ended.map_err(|e| again(e.to_string()))?;
             if !good {
                 let last = words.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
                 return Err(again(format!("failed: {}", last.chars().take(500).collect::<String>())));
@@ -96,31 +93,36 @@ fn checked(out: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Feeds it and hears it out. Pipes are taken first, so that the lock is not held while it works.
-fn talk(child: &parking_lot::Mutex<Child>, input: &[u8]) -> std::io::Result<(bool, Vec<u8>, String)> {
-    let (stdin, stdout, stderr) = {
-        let mut child = child.lock();
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+/// Feeds it and hears it out.
+async fn talk(mut child: Child, input: &[u8]) -> io::Result<(bool, Vec<u8>, String)> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let feed = async {
+        if let Some(mut to) = stdin {
+            // Whoever does not read its input has its reasons; the exit code tells.
+            let _ = to.write_all(input).await;
+        }
     };
-    let words = std::thread::scope(|scope| {
-        let fed = scope.spawn(move || stdin.map(|mut to| to.write_all(input)));
-        let heard = scope.spawn(move || {
-            let mut words = String::new();
-            if let Some(from) = stderr {
-                let mut bytes = Vec::new();
-                let _ = from.take(WORDS).read_to_end(&mut bytes);
-                words = String::from_utf8_lossy(&bytes).into_owned();
-            }
-            words
-        });
+    let read = async {
         let mut out = Vec::new();
         if let Some(from) = stdout {
-            from.take(LARGEST + 1).read_to_end(&mut out)?;
+            from.take(LARGEST + 1).read_to_end(&mut out).await?;
         }
-        // Whoever does not read its input has its reasons; the exit code tells.
-        let _ = fed.join();
-        Ok::<_, std::io::Error>((out, heard.join().unwrap_or_default()))
-    })?;
-    let status = child.lock().wait()?;
-    Ok((status.success(), words.0, words.1))
+        Ok::<_, io::Error>(out)
+    };
+    let ((), out, words) = tokio::join!(feed, read, end_of(stderr));
+    let status = child.wait().await?;
+    Ok((status.success(), out?, words))
+}
+
+/// The last of what it says. All of it is heard: a program that writes to a pipe that nobody reads is stopped by it.
+async fn end_of(from: Option<ChildStderr>) -> String {
+    let Some(mut from) = from else { return String::new() };
+    let mut end = BytesMut::new();
+    loop {
+        end.reserve(AT_ONCE);
+        match from.read_buf(&mut end).await {
+            Ok(1..) => end.advance(end.len().saturating_sub(WORDS)),
+            _ => return String::from_utf8_lossy(&end).into_owned(),
+        }
+    }
 }

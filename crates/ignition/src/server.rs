@@ -29,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Machines boot by the hundred; each asks once and goes.
 const CONNECTIONS: usize = 512;
+/// Before the next attempt to take a connection, after one that failed.
+const OUT_OF_FILES: Duration = Duration::from_millis(50);
 /// How often files are looked at, at most.
 const LOOK: Duration = Duration::from_secs(10);
 /// No file of a certificate is larger.
@@ -134,8 +136,8 @@ pub async fn serve(
             a = listener.accept() => a,
         };
         let Ok((tcp, _)) = accepted else {
-            // Out of files, most likely: somebody has to end first.
-            tokio::task::yield_now().await;
+            // Out of files, most likely: somebody has to end first, and nobody tells who.
+            tokio::time::sleep(OUT_OF_FILES).await;
             continue;
         };
         let _ = tcp.set_nodelay(true);

@@ -107,6 +107,25 @@ pub enum Error {
     Deleting(ResourceId, u64),
 }
 
+impl Error {
+    /// Whether the flags cannot be followed, whatever is there: they end as those that the parser refuses.
+    pub fn is_of_flags(&self) -> bool {
+        matches!(
+            self,
+            Error::Name { .. }
+                | Error::Id { .. }
+                | Error::SubnetMissing
+                | Error::SubnetElsewhere { .. }
+                | Error::Needs { .. }
+                | Error::Domain(_)
+                | Error::Issuer(_)
+                | Error::Tags(_)
+                | Error::AccountName(_)
+                | Error::VaultName(_)
+        )
+    }
+}
+
 /// How an application is given Application.ReadWrite.OwnedBy of Microsoft Graph.
 pub(crate) fn consent(client_id: &str) -> String {
     format!(

@@ -25,15 +25,24 @@ fn sorted(v: Value) -> Value {
 
 /// The infrastructure: YAML with sorted keys.
 pub fn infra(infra: &Infra, facts: &Facts) -> Result<String, Error> {
-    let at = infra.layout()?;
     let zone = facts.zone.as_ref().ok_or_else(|| Error::Incomplete("the public zone".to_owned()))?;
+    text(infra, zone.as_str())
+}
+
+/// The same before anybody was asked: all but the public zone follows from the flags.
+pub fn foreseen_infra(infra: &Infra) -> Result<String, Error> {
+    text(infra, "")
+}
+
+fn text(infra: &Infra, zone: &str) -> Result<String, Error> {
+    let at = infra.layout()?;
     let mut out = Map::new();
     let mut set = |k: &str, v: Value| drop(out.insert(k.to_owned(), v));
     set("baseDomain", infra.base_domain.as_str().into());
     set("bootImageID", "".into());
     set("infraID", infra.cluster.infra_id.as_str().into());
     set("privateZoneID", at.private_zone.as_str().into());
-    set("publicZoneID", zone.as_str().into());
+    set("publicZoneID", zone.into());
     set("region", infra.location.as_str().into());
     set("resourceGroupName", at.main.name().into());
     set("securityGroupID", at.security_group.as_str().into());

@@ -1,11 +1,15 @@
 //! When a machine counts as broken, and whether so many may be replaced: pure.
 
 use crate::text::{after, go_duration};
+use crate::words;
 use apis::capi::MachineHealthCheckSpec;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 /// How long a machine may take to become a node when nobody says.
 const STARTUP: SignedDuration = SignedDuration::from_mins(10);
+
+const GONE: &str = "NodeNotFound";
 
 /// A condition of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +58,7 @@ pub fn judge(
     }
     match node {
         Node::Unknown => Verdict::Well(None),
-        Node::Gone => sick("NodeNotFound", "its node no longer exists".into()),
+        Node::Gone => sick(GONE, "its node no longer exists".into()),
         Node::Awaited(since) => {
             let limit = spec.node_startup_timeout.as_deref().and_then(go_duration).unwrap_or(STARTUP);
             // Zero means: as long as it likes.
@@ -85,6 +89,24 @@ pub fn judge(
             Verdict::Well(next)
         }
     }
+}
+
+/// Since when a machine's node is waited for: its creation, or when its infrastructure stood, whichever is later. Azure may
+/// have kept it waiting for long (quota, allocation), and that is no fault of the machine.
+pub fn awaited(created: Timestamp, status: &Value) -> Timestamp {
+    let stands = words::find(status, "InfrastructureReady").filter(|c| c["status"] == "True");
+    let since = stands.and_then(|c| c["lastTransitionTime"].as_str()?.parse().ok());
+    since.map_or(created, |since: Timestamp| since.max(created))
+}
+
+/// Whether a machine that goes counts as broken: it does, until it is gone, if that is why it goes. Otherwise an outage
+/// that takes one machine after the other would never be more than the limit.
+pub fn counts(status: &Value, verdict: &Verdict) -> bool {
+    let found = |kind| words::is(status, kind, "False");
+    // The node of one that was well goes with it.
+    found("OwnerRemediated")
+        || found("HealthCheckSucceeded")
+        || matches!(verdict, Verdict::Sick { reason, .. } if *reason != GONE)
 }
 
 /// How many may be replaced beyond `sick` that are broken; `None`: too many are broken, and none is replaced.
@@ -152,6 +174,30 @@ mod tests {
             super::judge(&patient, Some("x"), false, &Node::Unknown, at(0)),
             Verdict::Sick { .. }
         ));
+    }
+
+    #[test]
+    fn a_machine_is_late_only_after_it_stood() {
+        let infra = |status: &str| {
+            json!({"conditions": [{"type": "InfrastructureReady", "status": status,
+            "lastTransitionTime": "1970-01-01T00:10:00Z"}]})
+        };
+        assert_eq!(awaited(at(5), &infra("True")), at(600), "a quota had kept it waiting");
+        assert_eq!(awaited(at(900), &infra("True")), at(900));
+        assert_eq!(awaited(at(5), &infra("False")), at(5), "what never stands is late, too");
+        assert_eq!(awaited(at(5), &json!({})), at(5));
+    }
+
+    #[test]
+    fn machines_that_go_because_they_were_broken_count_until_they_are_gone() {
+        let said = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status}]});
+        let well = Verdict::Well(None);
+        assert!(counts(&said("OwnerRemediated", "False"), &well));
+        assert!(counts(&said("HealthCheckSucceeded", "False"), &well));
+        assert!(!counts(&said("HealthCheckSucceeded", "True"), &well), "fewer are wanted, no more");
+        let sick = |reason| Verdict::Sick { reason, message: String::new() };
+        assert!(counts(&json!({}), &sick("UnhealthyNode")));
+        assert!(!counts(&json!({}), &sick(GONE)), "its node went with it");
     }
 
     #[test]

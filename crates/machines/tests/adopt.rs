@@ -1,7 +1,7 @@
 //! What exists and is ours is taken over; what exists and is not is left alone.
 
 use crate::world::{NS, World, condition};
-use azure::ops::{NetworkInterfaces, VirtualMachines};
+use azure::ops::{Disks, NetworkInterfaces, VirtualMachines};
 use machines::kinds;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -76,6 +76,29 @@ async fn machines_in_azure_are_adopted_by_their_tags_alone() {
     w.until(&kinds::SET, NS, "its end", |all| all.is_empty()).await;
     let left = w.leaks();
     assert_eq!((left.len(), theirs(&left)), (3, 3), "{left:?}");
+}
+
+/// Somebody tidied tags away. What a machine was is written down in the management cluster, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_that_lost_their_tags_go_all_the_same() {
+    let w = World::start().await;
+    let _running = w.operate();
+    w.create(&kinds::DEPLOYMENT, World::pool(NS, 1)).await;
+    w.settled(NS, 1).await;
+    let name = w.all(&kinds::MACHINE, NS).await.remove(0).metadata.name.unwrap();
+    let (group, bare) = (w.group(), json!({"tags": {}}));
+    let part = |namespace: &str, kind: &str, name: String| group.provider(namespace, kind, &name).unwrap();
+    let vm = part("Microsoft.Compute", "virtualMachines", name.clone());
+    let nic = part("Microsoft.Network", "networkInterfaces", format!("{name}-nic"));
+    let disk = part("Microsoft.Compute", "disks", format!("{name}_OSDisk"));
+    w.azure.arm::<VirtualMachines>().patch(&vm, &bare).await.unwrap();
+    w.azure.arm::<NetworkInterfaces>().patch(&nic, &bare).await.unwrap();
+    w.azure.arm::<Disks>().patch(&disk, &bare).await.unwrap();
+    let tags = w.azure.arm::<VirtualMachines>().get(&vm).await.unwrap().tags;
+    assert!(tags.is_none_or(|t| t.0.is_empty()));
+    w.api(&kinds::DEPLOYMENT, NS).delete("pool", &Default::default()).await.unwrap();
+    w.until(&kinds::DEPLOYMENT, NS, "its end", |all| all.is_empty()).await;
+    assert_eq!(w.leaks(), BTreeSet::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

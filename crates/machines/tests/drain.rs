@@ -1,6 +1,6 @@
 //! Pods leave before their machine does, volumes too; a guest that is away is waited for.
 
-use crate::world::{NS, World, create};
+use crate::world::{NS, World, create, node_ready};
 use kube::core::DynamicObject;
 use machines::kinds;
 use reconcile::Kind;
@@ -83,6 +83,24 @@ async fn pods_and_volumes_leave_first() {
     assert_eq!(w.leaks(), BTreeSet::new());
 }
 
+/// Its kubelet will never say that a volume is unmounted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_is_replaced_with_its_volumes_attached() {
+    let w = World::start().await;
+    let _running = w.operate();
+    let node = one(&w, json!({})).await;
+    let volumes = json!({"status": {"volumesAttached": [{"name": "v", "devicePath": "d"}]}});
+    w.guest_api(&kinds::NODE, "")
+        .patch_status(&node, &Default::default(), &kube::api::Patch::Merge(&volumes))
+        .await
+        .unwrap();
+    shrink(&w).await;
+    w.until(&kinds::MACHINE, NS, "a detach", |all| going(all, "1 volumes are still attached")).await;
+    node_ready(&w.guest.client(), &node, "Unknown").await;
+    w.until(&kinds::MACHINE, NS, "its end", |all| all.is_empty()).await;
+    assert_eq!(w.leaks(), BTreeSet::new());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn budgets_hold_a_drain_until_its_time_is_up() {
     let w = World::start().await;
@@ -98,6 +116,23 @@ async fn budgets_hold_a_drain_until_its_time_is_up() {
     .await;
     w.until(&kinds::MACHINE, NS, "its end", |all| all.is_empty()).await;
     assert_eq!(w.leaks(), BTreeSet::new());
+}
+
+/// Whoever shortens a drain means the one that hangs, and that is of an old set, on its way out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_that_hangs_in_a_roll_can_be_shortened() {
+    let w = World::start().await;
+    let _running = w.operate();
+    let node = one(&w, json!({})).await;
+    pod(&w, "slow", &node, json!({"finalizers": ["test/held"]})).await;
+    w.template(NS, "t2", json!({"vmSize": "Standard_D8s_v5"})).await;
+    let template = |spec: Value| json!({"spec": {"template": {"spec": spec}}});
+    let next = template(json!({"infrastructureRef": {"name": "t2"}}));
+    w.patch(&kinds::DEPLOYMENT, NS, "pool", next).await;
+    w.until(&kinds::MACHINE, NS, "a drain", |all| going(all, "1 pods are left: default/slow")).await;
+    w.patch(&kinds::DEPLOYMENT, NS, "pool", template(json!({"nodeDrainTimeout": "1s"}))).await;
+    let all = w.until(&kinds::MACHINE, NS, "one", |all| all.len() == 1).await;
+    assert_ne!(all[0].metadata.name, Some(node));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -299,3 +299,61 @@ async fn answers_that_get_lost_change_nothing() {
     w.until(&kinds::DEPLOYMENT, crate::world::NS, "its end", |all| all.is_empty()).await;
     assert_eq!(w.leaks(), BTreeSet::new());
 }
+
+/// Tells what there was at first, and of nothing that comes after.
+fn deaf(client: kube::Client, to: &'static str) -> kube::Client {
+    let service = tower::service_fn(move |request: Request| {
+        let client = client.clone();
+        async move {
+            let watches = request.uri().query().is_some_and(|q| q.contains("watch=true"));
+            if watches && request.uri().path().ends_with(to) {
+                std::future::pending::<()>().await;
+            }
+            client.send(request).await.map_err(Failed::from)
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+/// What no watch has told of may be there all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_do_not_end_before_what_they_stand_on() {
+    let ns = crate::world::NS;
+    let w = World::start().await;
+    let running = w.operate_as(&deaf(w.server.client(), "/azuremachines"));
+    w.create(&kinds::DEPLOYMENT, World::pool(ns, 1)).await;
+    w.until(&kinds::AZURE_MACHINE, ns, "one", |all| all.len() == 1).await;
+    w.api(&kinds::DEPLOYMENT, ns).delete("pool", &Default::default()).await.unwrap();
+    w.until(&kinds::AZURE_MACHINE, ns, "its going", |all| {
+        all.iter().any(|m| m.metadata.deletion_timestamp.is_some())
+    })
+    .await;
+    assert_eq!(w.all(&kinds::MACHINE, ns).await.len(), 1, "it waits");
+    drop(running);
+    let _running = w.operate();
+    for kind in [kinds::DEPLOYMENT, kinds::MACHINE, kinds::AZURE_MACHINE] {
+        w.until(&kind, ns, "its end", |all| all.is_empty()).await;
+    }
+    assert_eq!(w.leaks(), BTreeSet::new());
+}
+
+/// Somebody took the finalizer of a Machine away; what it stood on is known by its labels.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_outlives_its_machine_is_removed() {
+    let ns = crate::world::NS;
+    let w = World::start().await;
+    let running = w.operate();
+    w.create(&kinds::DEPLOYMENT, World::pool(ns, 1)).await;
+    w.settled(ns, 1).await;
+    drop(running);
+    let name = w.all(&kinds::MACHINE, ns).await.remove(0).metadata.name.unwrap();
+    w.patch(&kinds::MACHINE, ns, &name, json!({"metadata": {"finalizers": null}})).await;
+    w.api(&kinds::MACHINE, ns).delete(&name, &Default::default()).await.unwrap();
+    w.api(&kinds::AZURE_MACHINE, ns).delete(&name, &Default::default()).await.unwrap();
+    let _running = w.operate();
+    w.until(&kinds::AZURE_MACHINE, ns, "its end", |all| {
+        all.iter().all(|m| m.metadata.name.as_ref() != Some(&name))
+    })
+    .await;
+    assert!(!w.leaks().iter().any(|l| l.contains(&name)), "{:?}", w.leaks());
+}

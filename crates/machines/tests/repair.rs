@@ -68,6 +68,41 @@ async fn one_broken_node_is_replaced_and_two_are_not() {
     assert!(names(&w).await.contains(two[0]));
 }
 
+/// An outage need not take all at the same moment: who is being replaced counts until it is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_after_the_other_is_too_many_as_well() {
+    let w = World::start().await;
+    let _running = w.operate();
+    w.create(&kinds::DEPLOYMENT, World::pool(NS, 3)).await;
+    w.settled(NS, 3).await;
+    w.create(&kinds::CHECK, check(json!({}))).await;
+    w.until(&kinds::CHECK, NS, "three well", |all| all[0].data["status"]["currentHealthy"] == 3).await;
+    let all: Vec<String> = names(&w).await.into_iter().collect();
+    let hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/slow";
+    w.patch(&kinds::MACHINE, NS, &all[0], json!({"metadata": {"annotations": {hook: ""}}})).await;
+    node_ready(&w.guest.client(), &all[0], "False").await;
+    w.until(&kinds::MACHINE, NS, "the first to go, and another", |now| {
+        let goes = |m: &kube::core::DynamicObject| m.metadata.deletion_timestamp.is_some();
+        now.len() == 4 && now.iter().any(|m| m.metadata.name.as_ref() == Some(&all[0]) && goes(m))
+    })
+    .await;
+    node_ready(&w.guest.client(), &all[1], "False").await;
+    let stopped = w
+        .until(&kinds::CHECK, NS, "a stop", |all| {
+            condition(&all[0], "RemediationAllowed")["status"] == "False"
+        })
+        .await;
+    let said = condition(&stopped[0], "RemediationAllowed")["message"].as_str().unwrap();
+    assert!(said.contains("2 of 4 machines are unhealthy and the limit is 1"), "{said}");
+    let second = w.api(&kinds::MACHINE, NS).get(&all[1]).await.unwrap();
+    assert_eq!(second.metadata.deletion_timestamp, None, "it waits for the first");
+    w.patch(&kinds::MACHINE, NS, &all[0], json!({"metadata": {"annotations": {hook: null}}})).await;
+    w.until(&kinds::MACHINE, NS, "its turn", |now| {
+        now.iter().all(|m| m.metadata.name.as_ref() != Some(&all[1]))
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_that_vanish_or_never_join_are_replaced() {
     let w = World::start().await;

@@ -163,6 +163,62 @@ async fn a_machine_that_azure_never_finishes_can_be_deleted() {
     remove(&w).await;
 }
 
+/// Who may not ask about an operation for a moment, or is sent to a server that has not heard of it, knows nothing of its
+/// end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_that_cannot_be_asked_about_has_not_failed() {
+    let w = World::start().await;
+    let _running = w.operate();
+    let sim = w.sim.world();
+    sim.await_boots(true).unwrap();
+    for (nth, status, code) in [(1, 403, "AuthorizationFailed"), (2, 404, "NotFound")] {
+        let poll = json!({"method": "GET", "type": "Microsoft.Compute/locations/operations", "nth": nth});
+        let answer = json!({"status": status, "code": code});
+        fault(&w, json!({"name": code, "match": poll, "then": {"answer": answer}}));
+    }
+    w.create(&kinds::DEPLOYMENT, World::pool(NS, 1)).await;
+    let met = || sim.journal().iter().filter(|e| e.fault.is_some()).count();
+    let all = async {
+        while met() < 2 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), all).await.unwrap();
+    let machine = sim.machines()[0].id.clone();
+    sim.report_boot(&machine, &azure_sim::Boot::Ready, None).unwrap();
+    w.settled(NS, 1).await;
+    remove(&w).await;
+}
+
+/// A disk that Azure could not attach leaves the machine in state Failed, and running.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_fails_does_not_end_a_machine_that_runs() {
+    let w = World::start().await;
+    let _running = w.operate();
+    w.create(&kinds::DEPLOYMENT, World::pool(NS, 1)).await;
+    w.settled(NS, 1).await;
+    let kind = "Microsoft.Compute/virtualMachines";
+    fault(
+        &w,
+        json!({"name": "attach", "match": {"method": "PUT", "type": kind, "nth": 1}, "then": {"failLate": {"code": "AttachDiskFailed"}}}),
+    );
+    let id = arm::ResourceId::parse(&w.sim.world().machines()[0].id).unwrap();
+    let vms = w.azure.arm::<azure::ops::VirtualMachines>();
+    let vm = vms.get(&id).await.unwrap();
+    vms.put(&id, &vm).await.unwrap_err();
+    let said = |all: &[DynamicObject], reason: &str| condition(&all[0], "VMRunning")["reason"] == reason;
+    let all = w.until(&kinds::AZURE_MACHINE, NS, "a word", |all| said(all, "VMStateFailed")).await;
+    assert_eq!(
+        (all[0].data["status"]["ready"].as_bool(), condition(&all[0], "Ready")["status"].as_str()),
+        (Some(true), Some("True"))
+    );
+    assert_eq!(w.all(&kinds::MACHINE, NS).await[0].data["status"]["phase"], "Running");
+    vms.put(&id, &vm).await.unwrap();
+    w.until(&kinds::AZURE_MACHINE, NS, "its end", |all| condition(&all[0], "VMRunning")["status"] == "True")
+        .await;
+    remove(&w).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_it_boots_with_is_waited_for_and_names_of_others_are_left_alone() {
     let w = World::start().await;

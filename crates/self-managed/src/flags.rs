@@ -86,6 +86,18 @@ pub fn cidr(text: &str) -> Result<String, String> {
     if bits > most { Err(bad()) } else { Ok(text.to_owned()) }
 }
 
+/// What a part of a DNS name, a namespace and the value of a label may have.
+pub(crate) const LABEL: usize = 63;
+
+/// A part of a DNS name.
+pub(crate) fn is_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=LABEL).contains(&text.len())
+        && text.chars().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
 /// A map of pairs.
 pub(crate) fn map(pairs: &[(String, String)]) -> Value {
     Value::Object(pairs.iter().map(|(k, v)| (k.clone(), json!(v))).collect())

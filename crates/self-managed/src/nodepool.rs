@@ -1,6 +1,6 @@
 //! Node pools: machines of one size, in one subnet, with one release.
 
-use crate::flags::{Refused, duration};
+use crate::flags::{Refused, duration, is_label};
 use apis::version::{MAX_SKEW, SkewError, Version, check_skew};
 use clap::{Args as ClapArgs, ValueEnum};
 use serde_json::{Value, json};
@@ -254,7 +254,7 @@ pub struct Args {
     #[arg(long, value_name = "STREAM")]
     pub release_stream: Option<String>,
     /// How nodes change their version
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = UpgradeType::Replace)]
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = UpgradeType::Replace, ignore_case = true)]
     pub node_upgrade_type: UpgradeType,
     /// Architecture of the machines
     #[arg(long, value_enum, value_name = "ARCH", default_value_t = Arch::Amd64)]
@@ -293,6 +293,10 @@ pub struct Owner {
 
 impl Args {
     pub fn check(&self) -> Result<(), Refused> {
+        if !is_label(&self.name) {
+            let fix = "machines and labels are named after it: use up to 63 lower-case letters, digits and -, with a letter or digit at both ends";
+            return Err(Refused::value("--name", &self.name, fix));
+        }
         if self.release_image.is_some() && self.release_stream.is_some() {
             let fix = "name an image, or the stream whose newest release is taken";
             return Err(Refused::together("--release-image", "--release-stream", fix));
@@ -307,7 +311,8 @@ impl Args {
         let fix = match check_skew(nodes, cluster) {
             Ok(()) => return Ok(()),
             Err(SkewError::Newer { .. }) => format!(
-                "it is newer than {name}, which has completed {cluster}: `zaffre upgrade cluster {name} --to {nodes} --wait` first, or leave the flag out"
+                "it is newer than {name}, which has completed {cluster}: `zaffre upgrade cluster {name} -n {} --to {nodes} --wait` first, or leave the flag out",
+                self.namespace
             ),
             Err(SkewError::TooOld { behind, .. }) => format!(
                 "it is {behind} minors behind {name}, {cluster}, and {MAX_SKEW} are supported: name a release of {} or one within {MAX_SKEW} minors",

@@ -2,7 +2,7 @@
 //!
 //! A release controller answers for each architecture at a host of its own; where nobody reaches it, the tags of a
 //! repository (a mirror) say which releases there are. Either way the newest that we support is taken, and never a
-//! candidate.
+//! candidate. Streams that are not stable have nothing but what comes before releases: nightlies, previews.
 
 use apis::version::Version;
 use serde_json::Value;
@@ -57,7 +57,8 @@ impl Stream {
     }
 
     fn wants(&self, v: &Version) -> bool {
-        v.pre.is_empty()
+        let finished = if self.name.contains("stable") { v.pre.is_empty() } else { !v.pre.starts_with("rc") };
+        finished
             && v.supported()
             && self.major.is_none_or(|m| m == v.major)
             && self.minor.is_none_or(|m| m == v.minor)
@@ -148,6 +149,20 @@ mod tests {
         assert_eq!(stream("x").newest(&json!([])), Err(Error::Answer("x".into())));
         let said = stream("4.18.0-0.nightly").newest(&answer).unwrap_err().to_string();
         assert!(said.contains("7 seen, 4.14 to 5.1") && said.contains("--release-image"), "{said}");
+    }
+
+    #[test]
+    fn streams_before_releases_have_no_candidates_either() {
+        let tag = |name: &str| json!({"name": name, "phase": "Accepted", "pullSpec": format!("r.example/x:{name}")});
+        let nightly = json!({"tags": [tag("4.20.0-0.nightly-2026-01-02-030405"), tag("4.20.0-0.nightly-2026-01-01-030405")]});
+        let found = stream("4.20.0-0.nightly").newest(&nightly).unwrap().1;
+        assert_eq!(found, "r.example/x:4.20.0-0.nightly-2026-01-02-030405");
+        assert!(
+            stream("4.20.0-0.ci").newest(&json!({"tags": [tag("4.20.0-0.ci-2026-01-02-030405")]})).is_ok()
+        );
+        let preview = json!({"tags": [tag("4.21.0-ec.2"), tag("4.21.0-rc.0"), tag("4.21.0-ec.10")]});
+        assert_eq!(stream("4-dev-preview").newest(&preview).unwrap().1, "r.example/x:4.21.0-ec.10");
+        assert!(stream("4-stable").newest(&preview).is_err());
     }
 
     #[test]

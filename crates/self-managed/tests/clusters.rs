@@ -52,7 +52,7 @@ fn nodes_fit_their_cluster() {
     assert_eq!(said("4.21.0", ""), Ok(()), "a cluster that is being made has not completed anything");
     let newer = said("4.20.2", "4.20.1").unwrap_err();
     assert!(
-        newer.contains("--release-image") && newer.contains("upgrade cluster demo --to 4.20.2"),
+        newer.contains("--release-image") && newer.contains("upgrade cluster demo -n clusters --to 4.20.2"),
         "{newer}"
     );
     let older = said("4.16.9", "4.20.1").unwrap_err();
@@ -120,6 +120,28 @@ fn flags_that_do_not_fit_together() {
         ),
         ("--diagnostics-storage-account-uri https://x", "--diagnostics-storage-account-uri", "UserManaged"),
         ("--pausedUntil tomorrow", "--pausedUntil", "2030-01-02T15:04:05Z"),
+        ("--pausedUntil 2030-13-02T15:04:05Z", "--pausedUntil", "2030-01-02T15:04:05Z"),
+        (
+            "--disable-cluster-capabilities Consoles",
+            "--disable-cluster-capabilities \"Consoles\"",
+            "Console, ",
+        ),
+        ("--enable-cluster-capabilities console", "--enable-cluster-capabilities", "openshift-samples"),
+        (
+            "--disable-cluster-capabilities Ingress",
+            "--disable-cluster-capabilities Ingress needs",
+            "--disable-cluster-capabilities Console",
+        ),
+        ("--etcd-storage-size 8Gb", "--etcd-storage-size", "8Gi"),
+        ("--etcd-storage-size 0", "--etcd-storage-size", "8Gi"),
+        ("--kas-dns-name https://api", "--kas-dns-name", "api.example.com"),
+        ("--oidc-issuer-url http://oidc.example", "--oidc-issuer-url", "https://"),
+        (
+            "--endpoint-access Private --endpoint-access-private-additional-allowed-subscriptions mine",
+            "--endpoint-access-private-additional-allowed-subscriptions",
+            "az account list",
+        ),
+        ("--namespace Clusters", "--namespace", "lower-case"),
         ("--availability-zone 1 --availability-zones 1,2", "--availability-zone", "--availability-zones"),
     ];
     for (line, first, second) in with_infra {
@@ -149,6 +171,23 @@ fn flags_that_do_not_fit_together() {
         let said = bare_cluster(line).check().expect_err(line).to_string();
         assert!(said.contains(first) && said.contains(second), "{line}: {said}");
     }
+    // Together they are the name of a namespace.
+    let long = "n".repeat(55);
+    let mut args = cluster("");
+    args.name.clone_from(&long);
+    let said = args.check().unwrap_err().to_string();
+    let plane = format!("clusters-{long}, 64 characters");
+    assert!(["--name", "--namespace clusters", &plane].iter().all(|w| said.contains(w)), "{said}");
+    args.name.truncate(54);
+    assert_eq!(args.check(), Ok(()));
+    assert!(pool(&format!("--name {}", "p".repeat(63))).check().is_ok());
+    let said = pool(&format!("--name {}", "p".repeat(64))).check().unwrap_err().to_string();
+    assert!(said.contains("--name") && said.contains("63"), "{said}");
+    // A plan is no flag.
+    let mut plan = bare_cluster("--release-image r --workload-identities-file w");
+    plan.planned = true;
+    let said = plan.check().unwrap_err().to_string();
+    assert!(said.starts_with("plan needs --infra-json") && !said.contains("--render"), "{said}");
     // The file says the domain where no flag does.
     let said = cluster("--external-dns-domain example.com").objects(&inputs(&samples::workload()));
     let said = said.unwrap_err().to_string();
@@ -166,6 +205,50 @@ fn flags_that_do_not_fit_together() {
     assert!(said.contains("--enable-kms") && said.contains("kmsClientID"), "{said}");
     let said = cluster(key).objects(&inputs(&samples::managed())).unwrap_err().to_string();
     assert!(said.contains("--kms-credentials-secret-name"), "{said}");
+}
+
+/// Files are judged with the flags: whoever reads them does so before anything is made.
+#[test]
+fn files_that_do_not_fit() {
+    let said = |line: &str, change: fn(&mut self_managed::cluster::Inputs)| {
+        let mut files = inputs(&samples::workload());
+        change(&mut files);
+        cluster(line).objects(&files).map(drop).map_err(|e| e.to_string())
+    };
+    for same in ["", "--base-domain example.com", "--base-domain Example.com."] {
+        assert_eq!(said(same, |_| {}), Ok(()), "{same}");
+    }
+    let other = said("--base-domain example.net", |_| {}).unwrap_err();
+    for words in ["--base-domain example.net", "--infra-json", "example.com"] {
+        assert!(other.contains(words), "{words}: {other}");
+    }
+    let key = said("--ssh-key id_rsa", |f| {
+        f.ssh_key = Some(b"-----BEGIN OPENSSH PRIVATE KEY-----\nx\n".to_vec());
+    });
+    let key = key.unwrap_err();
+    assert!(["--ssh-key", "id_rsa", ".pub"].iter().all(|w| key.contains(w)), "{key}");
+    let mirrors = said("--image-content-sources m.yaml", |f| {
+        f.image_content_sources = Some(serde_json::json!([{"source": "a", "mirror": "b"}]));
+    });
+    let mirrors = mirrors.unwrap_err();
+    assert!(
+        mirrors.contains("--image-content-sources \"m.yaml\"") && mirrors.contains("mirrors"),
+        "{mirrors}"
+    );
+}
+
+#[test]
+fn lists_and_words_as_scripts_write_them() {
+    let args = cluster(
+        "--node-selector role=cp,disk=fast --node-selector a=b --pods-labels tier=gold,team=blue \
+         --olm-catalog-placement Guest --node-upgrade-type inplace",
+    );
+    let all = args.objects(&inputs(&samples::workload())).unwrap();
+    let spec = &all.iter().find(|o| o["kind"] == "HostedCluster").unwrap()["spec"];
+    assert_eq!(spec["nodeSelector"], serde_json::json!({"a": "b", "disk": "fast", "role": "cp"}));
+    assert_eq!(spec["labels"], serde_json::json!({"team": "blue", "tier": "gold"}));
+    assert_eq!(spec["olmCatalogPlacement"], "guest");
+    assert_eq!(pool("--node-upgrade-type INPLACE").node_upgrade_type.as_str(), "InPlace");
 }
 
 #[test]

@@ -133,7 +133,8 @@ fn clusters_that_must_not_be_upgraded() {
     f.pools[0]["status"]["version"] = json!("4.19.2");
     let (_, said) = found(&plan(&f));
     assert!(
-        said.contains("blue are 4.19.2: 4 minors behind 5.0.1") && said.contains("upgrade nodepool blue"),
+        said.contains("blue are 4.19.2: 4 minors behind 5.0.1")
+            && said.contains("upgrade nodepool blue -n clusters --to"),
         "{said}"
     );
 
@@ -204,7 +205,7 @@ fn pools_that_must_not_be_upgraded() {
         (
             |f| f.cluster = cluster(),
             Verdict::Refused,
-            "4.21.0 is newer than the cluster, which has completed 4.20.1 → `zaffre upgrade cluster road --to 4.21.0 --wait` first",
+            "4.21.0 is newer than the cluster, which has completed 4.20.1 → `zaffre upgrade cluster road -n clusters --to 4.21.0 --wait` first",
         ),
         (
             |f| guest(f, |g| g.budgets[0].allowed = 0),

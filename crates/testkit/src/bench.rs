@@ -31,6 +31,11 @@ pub fn report(bench: &str, figures: &[Figure], file: Option<&Path>) -> std::io::
     std::io::stdout().write_all(text.as_bytes())
 }
 
+/// Gives up huge pages, as servers do that stay small (`zaffre::pages`).
+pub fn small_pages() {
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+}
+
 /// Resident memory of this process.
 pub fn resident_kib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -15,6 +15,7 @@ mod kms;
 mod lasting;
 mod life;
 mod nodepools;
+mod outages;
 mod place;
 mod plane;
 mod pools;

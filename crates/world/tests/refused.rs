@@ -120,6 +120,16 @@ async fn without_the_issuer(kit: &Kit, cluster: &Sample) {
     well(kit, cluster).await;
 }
 
+/// Entra ID is away: who has no token yet says so, what runs runs.
+async fn without_entra(kit: &Kit, cluster: &Sample) {
+    let rule = fault(kit, "login");
+    degraded(kit, cluster, &["The service is unavailable"]).await;
+    let now = kit.api(&kinds::CLUSTER, NAMESPACE).get(&cluster.name).await.unwrap();
+    assert!(is_true(&now.data["status"], "Available"), "{}", condition(&now.data["status"], "Available"));
+    mended(kit, &rule);
+    well(kit, cluster).await;
+}
+
 /// All of Resource Manager is away: what runs runs, what is new waits and goes on by itself.
 async fn without_azure(kit: &Kit, cluster: &Sample) {
     let rule = fault(kit, "arm");
@@ -165,6 +175,8 @@ async fn what_azure_refuses_is_said_and_is_over_once_it_is_put_right() {
     done("role");
     Box::pin(without_the_issuer(&kit, &ours)).await;
     done("issuer");
+    Box::pin(without_entra(&kit, &ours)).await;
+    done("Entra ID");
     Box::pin(without_azure(&kit, &ours)).await;
     done("Azure");
     Box::pin(without_the_vault(&kit, &aro)).await;

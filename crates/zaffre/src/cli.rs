@@ -334,6 +334,9 @@ pub struct UpArgs {
     /// Print the ready line only
     #[arg(short, long)]
     pub quiet: bool,
+    /// How to print where it serves, once it does
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -359,6 +362,9 @@ pub struct DownArgs {
     /// How long it may take to stop
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = self_managed::flags::duration)]
     pub timeout: String,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 #[derive(Debug, Args)]

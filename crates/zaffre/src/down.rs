@@ -4,10 +4,11 @@
 //! means that nobody runs, whatever the file says, and a process id is only believed while its owner holds the lock. The
 //! lock is also how the end is waited for: it is free when the process is gone, however it went.
 
-use crate::cli::DownArgs;
+use crate::cli::{DownArgs, Format};
 use crate::output;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -150,11 +151,16 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
         ),
         None => "nothing of it is kept".to_owned(),
     };
-    match orderly {
-        true => output::line(&format!("stopped after {took:.1} s; {kept}")),
-        false => output::line(&format!(
+    match (args.output, orderly) {
+        (Format::Text, true) => output::line(&format!("stopped after {took:.1} s; {kept}")),
+        (Format::Text, false) => output::line(&format!(
             "ended after {took:.1} s, not in order; what it acknowledged is safe, and {kept}"
         )),
+        (format, orderly) => {
+            let said = json!({"pid": record.pid, "server": record.url, "orderly": orderly,
+                "seconds": (took * 10.0).round() / 10.0, "dataDir": args.data_dir});
+            output::value(format, &said)?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod down;
 mod explain;
 mod living;
 mod output;
+mod pages;
 mod prereqs;
 mod reach;
 mod road;
@@ -14,6 +15,7 @@ mod serve;
 mod up;
 
 use clap::Parser;
+use self_managed::{Refused, stream};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -28,14 +30,22 @@ fn main() -> ExitCode {
         Err(e) => return refused(&e),
     };
     output::logging(cli.verbose);
+    pages::choose(&cli.command);
     match run(cli) {
         Ok(code) => code,
         Err(e) => {
             output::error(&e);
-            // Flags that do not fit together end as those that clap refuses.
-            if e.is::<self_managed::Refused>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+            if is_of_flags(&e) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Whether flags cannot be followed, or not together: that ends as what clap refuses.
+fn is_of_flags(e: &anyhow::Error) -> bool {
+    let stream = |e: &stream::Error| matches!(e, stream::Error::Name(_));
+    e.is::<Refused>()
+        || e.downcast_ref::<landing_zone::Error>().is_some_and(landing_zone::Error::is_of_flags)
+        || e.downcast_ref::<stream::Error>().is_some_and(stream)
 }
 
 /// What the parser does not take; where a rule on flags was broken, with the way out.

@@ -1,6 +1,6 @@
 //! `zaffre up`: a region on one machine, until it is told to stop.
 
-use crate::cli::{Pace, UpArgs};
+use crate::cli::{Format, Pace, UpArgs};
 use crate::down::{self, Held};
 use crate::output;
 use crate::serve::{azure, write_kubeconfig};
@@ -57,11 +57,13 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         append(path, &format!("export ZAFFRE_RELEASE='{image}'\nexport ZAFFRE_RELEASE_SOURCE='{source}'\n"))?;
     }
     held.serves(&first.url)?;
-    output::line(&format!("ready {}", first.url));
-    if !args.quiet {
-        for line in how_to(&args, &sites) {
-            output::line(&line);
+    match args.output {
+        Format::Text => {
+            output::line(&format!("ready {}", first.url));
+            let lines = if args.quiet { Vec::new() } else { how_to(&args, &sites) };
+            lines.iter().for_each(|line| output::line(line));
         }
+        format => output::value(format, &serving(&args, &sites))?,
     }
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -140,6 +142,21 @@ fn append(path: &Path, line: &str) -> anyhow::Result<()> {
     let mut file = std::fs::OpenOptions::new().append(true).open(path);
     let written = file.as_mut().map_or_else(|e| Err(e.kind().into()), |f| f.write_all(line.as_bytes()));
     written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What a program needs to know of it.
+fn serving(args: &UpArgs, sites: &[Site]) -> Value {
+    let cloud = sites.first().map(|s| s.world.cloud());
+    let clusters = sites.iter().map(|s| json!({"context": s.context, "server": s.url}));
+    json!({
+        "pid": std::process::id(),
+        "kubeconfig": args.kubeconfig_out,
+        "clusters": clusters.collect::<Vec<_>>(),
+        "dataDir": args.data_dir,
+        "environment": args.env_out,
+        "credentials": args.creds_out,
+        "releases": cloud.map(|c| &c.releases),
+    })
 }
 
 /// How az and zaffre speak to this Azure: whole commands, as docs/azure-simulator.md has them.

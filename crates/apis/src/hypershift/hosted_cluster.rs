@@ -49,6 +49,11 @@ fn spec_rules() -> Value {
             "secretEncryption cannot be removed: stored secrets could no longer be read; rotate the key instead",
         ),
         rule_at(
+            ".secretEncryption",
+            "!has(self.secretEncryption) || !has(self.secretEncryption.kms) || !has(self.secretEncryption.kms.azure) || !has(self.platform.azure) || has(self.secretEncryption.kms.azure.kms) == (self.platform.azure.azureAuthenticationConfig.azureAuthenticationConfigType == 'ManagedIdentities')",
+            "secretEncryption.kms.azure must have the identity of the cluster's flavour: kms with ManagedIdentities, workloadIdentity with WorkloadIdentities",
+        ),
+        rule_at(
             ".services",
             "size(self.services) >= 4",
             "services needs at least 4 entries: APIServer, OAuthServer, Konnectivity and Ignition",

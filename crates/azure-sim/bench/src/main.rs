@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use testkit::bench::{Figure, cpu_seconds, report, resident_kib};
+use testkit::bench::{Figure, cpu_seconds, report, resident_kib, small_pages};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -31,6 +31,7 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
+    small_pages();
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut all = Vec::new();

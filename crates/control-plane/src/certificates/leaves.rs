@@ -31,11 +31,22 @@ fn serves(scope: &Scope, secret: &str, name: &str) -> Entry {
     entry(secret, "root-ca", Leaf::server(name, service(scope, name)).of("openshift"))
 }
 
-/// The first address of each range, which is where the guest's own API Service is.
+/// The first address of each range, which is where the guest's own API Service is. A range may be written with an address
+/// in its midst.
 fn first_addresses(ranges: &[String]) -> Vec<IpAddr> {
-    let first = |range: &String| match range.split('/').next()?.parse().ok()? {
-        IpAddr::V4(a) => Some(IpAddr::V4((u32::from(a).wrapping_add(1)).into())),
-        IpAddr::V6(a) => Some(IpAddr::V6((u128::from(a).wrapping_add(1)).into())),
+    let first = |range: &String| {
+        let (address, bits) = range.split_once('/')?;
+        let bits: u32 = bits.parse().ok()?;
+        match address.parse().ok()? {
+            IpAddr::V4(a) => {
+                let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits)?).unwrap_or(0);
+                Some(IpAddr::V4((u32::from(a) & mask).wrapping_add(1).into()))
+            }
+            IpAddr::V6(a) => {
+                let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits)?).unwrap_or(0);
+                Some(IpAddr::V6((u128::from(a) & mask).wrapping_add(1).into()))
+            }
+        }
     };
     ranges.iter().filter_map(first).collect()
 }
@@ -260,4 +271,21 @@ fn etcd(scope: &Scope) -> Vec<Entry> {
             )
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_addresses;
+
+    #[test]
+    fn the_first_address_is_that_of_the_range() {
+        let first = |range: &str| {
+            first_addresses(&[range.to_owned()]).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(first("172.31.0.0/16"), ["172.31.0.1"]);
+        assert_eq!(first("172.31.5.7/16"), ["172.31.0.1"]);
+        assert_eq!(first("fd02::5:0/112"), ["fd02::5:1"]);
+        assert_eq!(first("fd02::5:7/112"), ["fd02::5:1"]);
+        assert!(first("172.31.0.0/40").is_empty() && first("x").is_empty());
+    }
 }

@@ -48,14 +48,33 @@ pub struct Trust {
     pub config_map: &'static str,
     pub key: &'static str,
     pub authorities: &'static [&'static str],
-    /// And of whom the user trusts besides (`additionalTrustBundle`).
-    pub user: bool,
+    /// And of whom the user trusts besides.
+    pub users: Option<Users>,
     /// And of a bundle that somebody else keeps: the ConfigMap and its key.
     pub others: Option<(&'static str, &'static str)>,
 }
 
 const fn trust(config_map: &'static str, authorities: &'static [&'static str]) -> Trust {
-    Trust { config_map, key: "ca.crt", authorities, user: false, others: None }
+    Trust { config_map, key: "ca.crt", authorities, users: None, others: None }
+}
+
+/// A ConfigMap of the user's, with authorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// `additionalTrustBundle`: whom programs trust.
+    Servers,
+    /// `configuration.apiServer.clientCA`: whose client certificates the API server takes.
+    Clients,
+}
+
+impl Users {
+    pub fn config_map(self, scope: &Scope) -> Option<&str> {
+        let name = match self {
+            Users::Servers => scope.trust_bundle.as_deref(),
+            Users::Clients => scope.configuration["apiServer"]["clientCA"]["name"].as_str(),
+        };
+        name.filter(|n| !n.is_empty())
+    }
 }
 
 /// Everybody whose client certificates the API server takes.
@@ -73,14 +92,18 @@ pub const BREAK_GLASS: (&str, &str) = ("total-client-ca", "ca-bundle.crt");
 
 pub const BUNDLES: [Trust; 9] = [
     trust("root-ca", &["root-ca"]),
-    Trust { others: Some(BREAK_GLASS), ..trust("client-ca", CLIENTS) },
+    Trust { users: Some(Users::Clients), others: Some(BREAK_GLASS), ..trust("client-ca", CLIENTS) },
     trust("kubelet-client-ca", &["cluster-signer-ca", "kube-apiserver-to-kubelet-signer"]),
     trust("aggregator-client-ca", &["kas-aggregator-client-signer"]),
     trust("etcd-ca", &["etcd-signer"]),
     trust("etcd-metrics-ca", &["etcd-metrics-signer"]),
     trust("konnectivity-ca-bundle", &["konnectivity-signer"]),
     trust("oauth-master-ca-bundle", &["root-ca"]),
-    Trust { key: "ca-bundle.crt", user: true, ..trust("trusted-ca-bundle-managed", &["root-ca"]) },
+    Trust {
+        key: "ca-bundle.crt",
+        users: Some(Users::Servers),
+        ..trust("trusted-ca-bundle-managed", &["root-ca"])
+    },
 ];
 
 /// The Secret with the password of the first administrator.

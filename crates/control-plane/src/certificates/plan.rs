@@ -77,7 +77,7 @@ pub fn plan(
                 all.add(&stored.trusted().pem());
             }
         }
-        if let Some(user) = scope.trust_bundle.as_ref().filter(|_| bundle.user) {
+        if let Some(user) = bundle.users.and_then(|u| u.config_map(scope)) {
             let given = kept.data(Kind::ConfigMap, user);
             all.add(given.as_ref().and_then(|d| text(d, "ca-bundle.crt")).unwrap_or_default());
         }

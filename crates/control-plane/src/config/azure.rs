@@ -80,6 +80,9 @@ pub fn cloud_controller(scope: &Scope) -> Result<Vec<Value>, Error> {
     let mut own = common(scope);
     probes(scope, &mut own)?;
     let mut nodes = own.clone();
+    if let Some(id) = &scope.azure.registry_identity {
+        nodes["userAssignedIdentityID"] = json!(id);
+    }
     credential(scope, Who::CloudProvider, &mut own);
     if scope.identity.managed() {
         nodes["useManagedIdentityExtension"] = json!(true);

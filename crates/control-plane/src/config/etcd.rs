@@ -62,9 +62,10 @@ fn defragmenter() -> Value {
     })
 }
 
-/// Fills an empty disk from a snapshot; does nothing to one with data.
+/// Fills an empty disk from a snapshot; does nothing to one with data, nor to that of a member that came late: it has
+/// joined the others, which give it theirs.
 fn restorer(scope: &Scope, url: &str) -> Value {
-    let script = "set -euo pipefail\nif [[ -d /var/lib/data/member ]]; then exit 0; fi\ncurl -fsSL --retry 5 \"${RESTORE_URL_ETCD}\" -o /var/lib/snapshot.db\netcdutl snapshot restore /var/lib/snapshot.db --data-dir=/var/lib/data --name=\"${HOSTNAME}\" \\\n  --initial-cluster=\"${ETCD_INITIAL_CLUSTER}\" --initial-cluster-token=etcd-cluster \\\n  --initial-advertise-peer-urls=\"https://${HOSTNAME}.etcd-discovery.${NAMESPACE}.svc:2380\"\nrm /var/lib/snapshot.db\n";
+    let script = "set -euo pipefail\nif [[ -d /var/lib/data/member || $(cat /etc/etcd/clusterstate/state) == existing ]]; then exit 0; fi\ncurl -fsSL --retry 5 \"${RESTORE_URL_ETCD}\" -o /var/lib/snapshot.db\netcdutl snapshot restore /var/lib/snapshot.db --data-dir=/var/lib/data --name=\"${HOSTNAME}\" \\\n  --initial-cluster=\"${ETCD_INITIAL_CLUSTER}\" --initial-cluster-token=etcd-cluster \\\n  --initial-advertise-peer-urls=\"https://${HOSTNAME}.etcd-discovery.${NAMESPACE}.svc:2380\"\nrm /var/lib/snapshot.db\n";
     let members: Vec<String> = (0..crate::defaults::etcd_members(scope))
         .map(|i| format!("etcd-{i}=https://etcd-{i}.etcd-discovery.{}.svc:2380", scope.namespace))
         .collect();
@@ -78,6 +79,9 @@ fn restorer(scope: &Scope, url: &str) -> Value {
             {"name": "ETCD_INITIAL_CLUSTER", "value": members.join(",")},
             {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         ],
-        "volumeMounts": [{"name": "data", "mountPath": "/var/lib"}],
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/var/lib"},
+            {"name": "cluster-state", "mountPath": "/etc/etcd/clusterstate"},
+        ],
     })
 }

@@ -54,6 +54,7 @@ fn server(scope: &Scope) -> Result<Value, Error> {
     arguments["etcd-certfile"] = json!([format!("{CERTS}/etcd/etcd-client.crt")]);
     arguments["etcd-keyfile"] = json!([format!("{CERTS}/etcd/etcd-client.key")]);
     arguments["etcd-servers"] = json!([etcd_servers(scope)]);
+    arguments["feature-gates"] = json!(gates);
     arguments["goaway-chance"] = json!([goaway]);
     arguments["kubelet-certificate-authority"] = json!([format!("{CERTS}/kubelet-ca/ca.crt")]);
     arguments["kubelet-client-certificate"] = json!([format!("{CERTS}/kubelet/tls.crt")]);
@@ -97,8 +98,8 @@ fn server(scope: &Scope) -> Result<Value, Error> {
         "admission": {"pluginConfig": admission(scope)},
         "apiServerArguments": arguments,
         "authConfig": {"oauthMetadataFile": if scope.oauth() { "/etc/kubernetes/oauth/oauthMetadata.json" } else { "" }},
-        "consolePublicURL": format!("https://console-openshift-console.apps.{}", domain(scope)),
-        "corsAllowedOrigins": ["//127\\.0\\.0\\.1(:|$)", "//localhost(:|$)"],
+        "consolePublicURL": format!("https://console-openshift-console.{}", apps(scope)),
+        "corsAllowedOrigins": origins(scope),
         "imagePolicyConfig": {
             "internalRegistryHostname": "image-registry.openshift-image-registry.svc:5000",
             "externalRegistryHostnames": scope.configuration["image"]["externalRegistryHostnames"],
@@ -189,13 +190,29 @@ const ADMISSION: [&str; 27] = [
     "security.openshift.io/SecurityContextConstraint",
 ];
 
+/// Pages of other places that may use the API: this machine's, and those that the user names, as regular expressions.
+fn origins(scope: &Scope) -> Vec<&str> {
+    let more = scope.configuration["apiServer"]["additionalCORSAllowedOrigins"].as_array();
+    let more = more.into_iter().flatten().filter_map(Value::as_str);
+    ["//127\\.0\\.0\\.1(:|$)", "//localhost(:|$)"].into_iter().chain(more).collect()
+}
+
+/// Addresses from outside that Services may ask for; those that are refused have a mark, and come first.
+fn external_ips(scope: &Scope) -> Value {
+    let asked = &scope.configuration["network"]["externalIP"];
+    let list = |v: &Value| v.as_array().cloned().unwrap_or_default();
+    let refused = list(&asked["policy"]["rejectedCIDRs"]);
+    let refused = refused.iter().filter_map(Value::as_str).map(|c| json!(format!("!{c}")));
+    let ranges: Vec<Value> = refused.chain(list(&asked["policy"]["allowedCIDRs"])).collect();
+    json!({"apiVersion": "network.openshift.io/v1", "kind": "ExternalIPRangerAdmissionConfig",
+        "externalIPNetworkCIDRs": ranges, "allowIngressIP": !list(&asked["autoAssignCIDRs"]).is_empty()})
+}
+
 fn admission(scope: &Scope) -> Value {
     let mut subnets = scope.network.service.clone();
     subnets.extend(scope.network.cluster.iter().cloned());
     json!({
-        "network.openshift.io/ExternalIPRanger": {"configuration": {
-            "apiVersion": "network.openshift.io/v1", "kind": "ExternalIPRangerAdmissionConfig",
-            "externalIPNetworkCIDRs": [], "allowIngressIP": false}},
+        "network.openshift.io/ExternalIPRanger": {"configuration": external_ips(scope)},
         "network.openshift.io/RestrictedEndpointsAdmission": {"configuration": {
             "apiVersion": "network.openshift.io/v1", "kind": "RestrictedEndpointsAdmissionConfig",
             "restrictedCIDRs": subnets}},
@@ -230,11 +247,9 @@ fn node_ports(scope: &Scope) -> &str {
     scope.configuration["network"]["serviceNodePortRange"].as_str().unwrap_or("30000-32767")
 }
 
-/// The domain the cluster's applications live under.
-pub fn domain(scope: &Scope) -> String {
-    scope.configuration["ingress"]["domain"]
-        .as_str()
-        .map_or_else(|| scope.name.clone(), |d| d.trim_start_matches("apps.").to_owned())
+/// The domain the cluster's applications live under, as the ingress and its certificate have it.
+pub fn apps(scope: &Scope) -> &str {
+    scope.configuration["ingress"]["domain"].as_str().unwrap_or_default()
 }
 
 /// The guest's network is behind a tunnel; etcd and the rest are not.
@@ -382,6 +397,7 @@ fn provider(p: &Value, authorities: &BTreeMap<String, String>) -> Result<Value, 
 pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
     let profile = tls::of(scope)?;
     if let Some(mut api) = pod.container("kube-apiserver") {
+        api.port("client", scope.network.api_port);
         // The last one counts.
         let level = "kube-apiserver-verbosity-level";
         if scope.annotation(level).is_some() {

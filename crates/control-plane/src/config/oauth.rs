@@ -42,7 +42,7 @@ fn config(scope: &Scope) -> Result<Value, Error> {
             "masterURL": inside,
             "masterPublicURL": format!("https://{}:{}", e.oauth.host, e.oauth.port),
             "loginURL": format!("https://{}:{}", e.api.host, e.api.port),
-            "assetPublicURL": format!("https://console-openshift-console.apps.{}", kube_apiserver::domain(scope)),
+            "assetPublicURL": format!("https://console-openshift-console.{}", kube_apiserver::apps(scope)),
             "alwaysShowProviderSelection": false,
             "grantConfig": {"method": "deny", "serviceAccountMethod": "prompt"},
             "identityProviders": providers::all(scope)?,

@@ -22,6 +22,12 @@ fn etcd(scope: &Scope) -> &str {
     }
 }
 
+/// Where Routes get names that have none.
+fn routes(scope: &Scope) -> &str {
+    let own = scope.configuration["ingress"]["appsDomain"].as_str().filter(|d| !d.is_empty());
+    own.unwrap_or_else(|| kube_apiserver::apps(scope))
+}
+
 fn config(scope: &Scope) -> Result<Value, Error> {
     let profile = tls::of(scope)?;
     let mut registries = json!({
@@ -50,7 +56,7 @@ fn config(scope: &Scope) -> Result<Value, Error> {
             "projectRequestTemplate": scope.configuration["project"]["projectRequestTemplate"].as_str().unwrap_or(""),
             "projectRequestMessage": scope.configuration["project"]["projectRequestMessage"].as_str().unwrap_or(""),
         },
-        "routingConfig": {"subdomain": format!("apps.{}", kube_apiserver::domain(scope))},
+        "routingConfig": {"subdomain": routes(scope)},
         "servingInfo": {
             "bindAddress": "0.0.0.0:8443",
             "certFile": format!("{CERTS}/serving/tls.crt"),

@@ -249,8 +249,18 @@ fn found(scope: &Scope, p: &Value, o: &Value) -> Result<(Value, Value, bool), St
     ))
 }
 
-/// Mounts what the providers refer to.
+/// Mounts what the providers refer to, and the user's own pages in place of ours.
 pub fn adapt(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+    let pages = &scope.configuration["oauth"]["templates"];
+    for (page, volume) in [
+        ("login", "login-template"),
+        ("providerSelection", "providers-template"),
+        ("error", "error-template"),
+    ] {
+        if let Some(name) = named(&pages[page]) {
+            pod.replace_volume(json!({"name": volume, "secret": {"secretName": name}}));
+        }
+    }
     for (i, p) in asked(scope).enumerate() {
         let Some(of) = part(p["type"].as_str().unwrap_or_default()).map(|part| &p[part]) else { continue };
         for field in ["fileData", "clientSecret", "bindPassword", "tlsClientCert", "tlsClientKey", "ca"] {

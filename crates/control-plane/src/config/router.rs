@@ -10,9 +10,9 @@ use std::fmt::Write;
 /// Which host leads to which Service.
 pub fn backends(scope: &Scope) -> Vec<(String, &'static str, u16)> {
     let e = &scope.endpoints;
-    let mut list = Vec::new();
+    let mut list: Vec<(String, &'static str, u16)> = Vec::new();
     let mut add = |host: &str, service, port| {
-        if !host.is_empty() {
+        if !host.is_empty() && !list.iter().any(|(known, ..)| known == host) {
             list.push((host.to_owned(), service, port));
         }
     };

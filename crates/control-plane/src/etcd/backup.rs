@@ -30,6 +30,7 @@ const IN_PROGRESS: &str = "BackupInProgress";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     pub name: String,
+    pub uid: String,
     pub created: Timestamp,
     pub storage: AzureBlobStorage,
     /// Status, reason and message of its condition, once it is over.
@@ -43,16 +44,19 @@ impl Asked {
         let over = all.get(COMPLETED).filter(|c| [SUCCEEDED, FAILED, REJECTED].contains(&c.reason.as_str()));
         Some(Asked {
             name: backup.metadata.name?,
+            uid: backup.metadata.uid.unwrap_or_default(),
             created: backup.metadata.creation_timestamp.map(|t| t.0).unwrap_or_default(),
             storage: backup.spec.storage.azure_blob?,
             over: over.map(|c| Finding::new(COMPLETED, c.status, &c.reason, c.message.clone())),
         })
     }
 
+    /// A Job is one backup's own: whoever asks again under the same name gets another.
     pub fn job(&self) -> String {
+        let mark = self.uid.get(..8).unwrap_or(&self.uid);
         let mut name = format!("etcd-backup-{}", self.name);
-        name.truncate(63);
-        name.trim_end_matches(['-', '.']).to_owned()
+        name.truncate(54);
+        format!("{}-{mark}", name.trim_end_matches(['-', '.'])).trim_end_matches('-').to_owned()
     }
 
     /// The blob's name: the cluster's, and in the order of time.
@@ -252,7 +256,13 @@ mod tests {
             container: "etcd".into(),
             ..Default::default()
         };
-        Asked { name: name.into(), created: Timestamp::from_second(second).unwrap(), storage, over }
+        Asked {
+            name: name.into(),
+            uid: format!("{second:08x}-0000"),
+            created: Timestamp::from_second(second).unwrap(),
+            storage,
+            over,
+        }
     }
 
     #[test]

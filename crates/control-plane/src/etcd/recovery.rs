@@ -84,7 +84,8 @@ pub fn decide(
     }
     let lost: Vec<&Member> = members.iter().filter(|m| m.failing.is_some_and(|n| n >= TRIES)).collect();
     let [member] = lost.as_slice() else {
-        let none = lost.is_empty() || active;
+        // One of them may be the one that begins empty, and is not ready yet.
+        let none = lost.is_empty() || lost.iter().any(|m| replaced == Some(m.uid.as_str()));
         return match none {
             true => Decision::Rest,
             false => Decision::Say(say(

@@ -179,6 +179,8 @@ struct Found {
     stale: Option<String>,
     /// What is wrong with identity providers.
     providers: Option<String>,
+    /// Why components could not be made, by their names.
+    errors: BTreeMap<&'static str, String>,
     /// Further conditions.
     said: Vec<Finding>,
     /// The API server runs everywhere as it is configured now.
@@ -267,7 +269,7 @@ impl Operator {
             Account { pass: Some(&pass), kubeconfig, name, azure, kms, ..Account::of(&found, &health) };
         let rotates = self.tell(&seen, &account).await?;
         let unsure = account.azure != Verdict::Good || account.kms != Verdict::Good;
-        self.tell_components(&pass, &mut memo).await?;
+        self.tell_components(&pass, &found, &mut memo).await?;
         done?;
         found.waiting.extend(progress.waiting(now));
         let until = found.until.map(|t| t.duration_since(now).max(SignedDuration::ZERO));

@@ -80,16 +80,28 @@ pub fn resource(object: &Value) -> ComponentResource {
     ComponentResource { group, kind: text(&object["kind"]), name: text(&object["metadata"]["name"]) }
 }
 
+/// What is known of a component.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    pub turn: Turn,
+    pub rollout: &'a Rollout,
+    /// Whom it waits for.
+    pub after: &'a [&'static str],
+    /// Why it could not be made.
+    pub error: Option<&'a str>,
+    /// What is wrong with its pods.
+    pub trouble: Option<&'a str>,
+}
+
 /// What a ControlPlaneComponent says. `resources` are not known of one that has to wait.
 pub fn component_status(
     o: &DynamicObject,
-    turn: Turn,
-    r: &Rollout,
+    standing: &Standing<'_>,
     resources: Option<&[ComponentResource]>,
-    trouble: Option<&str>,
     version: &str,
     now: jiff::Timestamp,
 ) -> Value {
+    let Standing { turn, rollout: r, after, error, trouble } = *standing;
     let mut status = o.data.get("status").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
     let mut all = Conditions::of(&status);
     let because = trouble.map(|t| format!("; {t}")).unwrap_or_default();
@@ -105,14 +117,18 @@ pub fn component_status(
     };
     let rolled = r.there && r.complete && r.version == version;
     let done = rolled && r.lacks.is_empty();
-    let rollout = match (turn, done) {
-        (Turn::Waits, _) => {
-            Finding::new("RolloutComplete", Status::False, "WaitingForDependencies", "others come first")
-        }
-        (_, true) => {
+    let rollout = match (turn, done, error) {
+        (Turn::Waits, ..) => Finding::new(
+            "RolloutComplete",
+            Status::False,
+            "WaitingForDependencies",
+            format!("others come first: {}", after.join(", ")),
+        ),
+        (_, _, Some(error)) => Finding::new("RolloutComplete", Status::False, "ReconciliationError", error),
+        (_, true, None) => {
             Finding::new("RolloutComplete", Status::True, "AsExpected", "all replicas are the wanted ones")
         }
-        (_, false) if rolled => Finding::new(
+        (_, false, None) if rolled => Finding::new(
             "RolloutComplete",
             Status::False,
             "WaitingForOperands",
@@ -121,7 +137,7 @@ pub fn component_status(
                 r.lacks.join(", ")
             ),
         ),
-        (_, false) => Finding::new(
+        (_, false, None) => Finding::new(
             "RolloutComplete",
             Status::False,
             "WaitingForRolloutComplete",
@@ -139,4 +155,28 @@ pub fn component_status(
     }
     status["conditions"] = all.to_value();
     status
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn who_waits_says_for_whom_and_who_cannot_be_made_says_why() {
+        let o: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "x"}})).unwrap();
+        let said = |standing: &Standing<'_>| {
+            let status = component_status(&o, standing, None, "4.20.1", jiff::Timestamp::UNIX_EPOCH);
+            let all = Conditions::of(&status);
+            let c = all.get("RolloutComplete").unwrap();
+            format!("{}: {}", c.reason, c.message)
+        };
+        let rollout = Rollout::default();
+        let standing =
+            Standing { turn: Turn::Now, rollout: &rollout, after: &[], error: None, trouble: None };
+        assert_eq!(said(&standing), "WaitingForRolloutComplete: 0 of 0 replicas are ready");
+        assert_eq!(said(&Standing { error: Some("no image"), ..standing }), "ReconciliationError: no image");
+        let waits = Standing { turn: Turn::Waits, after: &["etcd", "kube-apiserver"], ..standing };
+        assert_eq!(said(&waits), "WaitingForDependencies: others come first: etcd, kube-apiserver");
+    }
 }

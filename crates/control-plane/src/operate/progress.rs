@@ -157,6 +157,11 @@ impl Progress {
         self.components.get(name).map_or(Turn::Unwanted, |(t, _, _)| *t)
     }
 
+    /// Whom a component waits for.
+    pub fn after(&self, name: &str) -> &[&'static str] {
+        self.components.get(name).map_or(&[], |(_, _, open)| open)
+    }
+
     /// Replicas that are missing, by component.
     pub fn short(&self) -> impl Iterator<Item = (&'static str, &Rollout)> {
         self.iter().filter(|(_, _, r)| r.there && r.ready < r.wanted).map(|(n, _, r)| (n, r))

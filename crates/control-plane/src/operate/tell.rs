@@ -2,7 +2,7 @@
 
 use super::conditions::{Known, conditions, encrypted, observed};
 use super::memo::{self, Memo};
-use super::objects::{self, component_status};
+use super::objects::{self, Standing, component_status};
 use super::progress::{self, Progress, Rollout, Turn};
 use super::trouble::Trouble;
 use super::{Found, KINDS, Operator, Pass, Verdict};
@@ -48,7 +48,12 @@ impl Operator {
     }
 
     /// One ControlPlaneComponent for each component that is part of the cluster, and none for others.
-    pub(super) async fn tell_components(&self, pass: &Pass<'_>, memo: &mut Memo) -> Result<(), Failure> {
+    pub(super) async fn tell_components(
+        &self,
+        pass: &Pass<'_>,
+        found: &Found,
+        memo: &mut Memo,
+    ) -> Result<(), Failure> {
         if !self.views.components_served() {
             return Ok(());
         }
@@ -71,9 +76,14 @@ impl Operator {
                 missing.push(self.applier.desired(object)?);
                 continue;
             };
-            let trouble = pass.troubles.iter().find(|t| t.component == name).map(|t| t.text.as_str());
-            let looks =
-                memo::sum(&format!("{:?}{turn:?}{rollout:?}{trouble:?}{}", there.version, p.version()));
+            let standing = Standing {
+                turn,
+                rollout,
+                after: p.after(name),
+                error: found.errors.get(name).map(String::as_str),
+                trouble: pass.troubles.iter().find(|t| t.component == name).map(|t| t.text.as_str()),
+            };
+            let looks = memo::sum(&format!("{:?}{standing:?}{}", there.version, p.version()));
             let resources = memo.resources.get(name).cloned();
             if memo.told.get(name) == Some(&looks) && resources.is_none() {
                 continue;
@@ -81,9 +91,8 @@ impl Operator {
             open.push(Box::pin(async move {
                 let at = KINDS.component().at(namespace, name);
                 let resources = resources.as_deref();
-                let compute = |o: &DynamicObject| {
-                    component_status(o, turn, rollout, resources, trouble, p.version(), pass.now)
-                };
+                let compute =
+                    |o: &DynamicObject| component_status(o, &standing, resources, p.version(), pass.now);
                 let wrote = self.applier.status(&at, &there.object(), compute).await?;
                 Ok((wrote == StatusWrite::Same).then_some((name, looks)))
             }));
@@ -192,6 +201,8 @@ fn status(o: &DynamicObject, seen: &DynamicObject, account: &Account<'_>, now: j
             // What was seen is of the phase that was seen.
             converged: account.found.api_converged && before == was,
             migrated_with: annotations.and_then(|a| a.get(MIGRATED)).map(String::as_str),
+            // A cluster that is made with a key runs with it before it is available for the first time.
+            plain: was_available && status["secretEncryption"].is_null(),
         };
         let after = encryption::advance(wished, &before, observed, now);
         if after != SecretEncryptionStatus::default() {

@@ -57,17 +57,24 @@ impl Operator {
             self.add(&mut waves, pass, PUBLISHED, objects, Vec::new(), pass.sum)?;
         }
         self.links(pass, memo, &mut waves).await?;
-        if scope.endpoints.api.host.is_empty() {
-            found.waiting.push(Waiting::new(
-                "an address of Service kube-apiserverlb",
-                "the management cluster's cloud provider gives it; see `kubectl describe service kube-apiserverlb`",
-                pass.now,
-            ));
+        let nowhere = publish::nowhere(scope);
+        if !nowhere.is_empty() {
+            let message = nowhere.iter().map(|(what, at)| format!("{what} has no address yet ({at})"));
             found.held = Some(Held {
                 kind: "InfrastructureReady",
                 reason: "WaitingOnInfrastructureReady",
-                message: "the API's load balancer has no address yet".into(),
+                message: message.collect::<Vec<_>>().join("; "),
             });
+            for (_, at) in nowhere {
+                let fix = match at.strip_prefix("Service ") {
+                    Some(name) => format!(
+                        "the management cluster's cloud provider gives it; see `kubectl describe service {name}`"
+                    ),
+                    None => "the management cluster's ingress gives it; or name a hostname in spec.services"
+                        .to_owned(),
+                };
+                found.waiting.push(Waiting::new(format!("an address of {at}"), fix, pass.now));
+            }
             return self.send(waves, memo).await;
         }
         if let Err(held) = self.certificates(pass, memo, &mut waves, found)? {
@@ -76,6 +83,7 @@ impl Operator {
         }
         self.once(pass, memo).await?;
         self.unwanted(pass, memo).await?;
+        self.again(pass).await?;
         found.held = self.components(pass, memo, &mut waves, found)?.err();
         found.sent = !waves.first.is_empty() || !waves.second.is_empty();
         self.send(waves, memo).await
@@ -206,9 +214,11 @@ impl Operator {
                 }
                 // Logins go on as they were.
                 Err(e @ RenderError::Configuration { .. }) if component.name == "oauth-openshift" => {
+                    found.errors.insert(component.name, e.to_string());
                     found.providers = Some(e.to_string());
                 }
                 Err(e) => {
+                    found.errors.insert(component.name, e.to_string());
                     let (kind, reason) = match &e {
                         RenderError::Image { .. } => ("ValidReleaseInfo", "MissingReleaseImages"),
                         _ => ("ValidHostedControlPlaneConfiguration", "InvalidConfiguration"),
@@ -272,6 +282,19 @@ impl Operator {
         self.applier.apply_all(&waves.second).await.into_result()?;
         memo.parts.extend(waves.parts);
         memo.resources.extend(waves.resources);
+        Ok(())
+    }
+
+    /// Jobs that gave up are taken away, and so made again. They have waited longer and longer between their attempts by
+    /// then.
+    async fn again(&self, pass: &Pass<'_>) -> Result<(), Failure> {
+        let jobs = reconcile::Kind::of::<k8s_openapi::api::batch::v1::Job>();
+        for (name, turn, rollout) in pass.progress.iter() {
+            if turn == Turn::Now && rollout.failed {
+                tracing::warn!(namespace = pass.scope.namespace, job = name, "it gave up, and is made again");
+                self.applier.delete(&jobs.at(&*pass.scope.namespace, name)).await?;
+            }
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use clap::Parser;
 use ek_server::ClusterConfig;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use testkit::bench::{Figure, cpu_seconds, report, resident_kib};
+use testkit::bench::{Figure, cpu_seconds, report, resident_kib, small_pages};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -26,6 +26,7 @@ pub struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
+    small_pages();
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let figures = runtime.block_on(run(&args))?;

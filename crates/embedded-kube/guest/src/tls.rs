@@ -23,6 +23,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Whoever is slower than this is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may be silent between two requests: longer than probes that share one are apart.
+const SILENCE: Duration = Duration::from_secs(30);
 /// Connections of one port; health checks and API servers need few.
 const CONNECTIONS: usize = 64;
 /// No file of a program is larger.
@@ -231,7 +233,7 @@ where
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
+                .header_read_timeout(SILENCE)
                 .serve_connection(TokioIo::new(tls), service);
             tokio::select! {
                 _ = connection => {}

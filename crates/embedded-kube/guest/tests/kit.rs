@@ -11,6 +11,7 @@ use ek_server::registry::table_name;
 use ek_server::{Access, ApiServer, ClusterConfig, Deletion, Host, HostConfig, Storage, connect_loopback};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +26,14 @@ pub struct Kit {
     pub nodes: Nodes,
     pub guests: Guests,
     pub dir: PathBuf,
+    /// How often pods of an earlier process had been restarted when this one began, by uid.
+    earlier: BTreeMap<String, i64>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// How often the container that a pod is for, its first, was started anew.
+fn restarts(pod: &Value) -> i64 {
+    pod["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap_or(0)
 }
 
 fn table(name: &str) -> ek_store::TableName {
@@ -62,6 +70,11 @@ impl Kit {
         let nodes = Nodes::new(&host, options);
         let mut all = nodes.controllers();
         all.extend(ek_controllers::all(ek_controllers::Options::default()));
+        let access = main.access("test");
+        let pods = access.table(&table("pods")).objects;
+        let pods = pods.iter().filter_map(|(_, e)| ek_server::parse(e));
+        let earlier =
+            pods.map(|p| (p["metadata"]["uid"].as_str().unwrap().to_owned(), restarts(&p))).collect();
         let engine = Engine::new(&host, all);
         nodes.attach(&engine);
         let task = tokio::spawn(engine.run());
@@ -69,8 +82,7 @@ impl Kit {
             let spec = NodeSpec { cpus: 1000, pods: 1000, memory: "4000Gi".into(), ..NodeSpec::default() };
             nodes.add_node("main", &format!("n{n}"), spec).await.unwrap();
         }
-        let access = main.access("test");
-        Kit { host, main, access, nodes, guests, dir: dir.to_owned(), task }
+        Kit { host, main, access, nodes, guests, dir: dir.to_owned(), earlier, task }
     }
 
     /// The process ends; what is on disk stays.
@@ -129,7 +141,14 @@ impl Kit {
 
     /// How many pods of an app are ready and not going away.
     pub fn ready(&self, ns: &str, app: &str) -> usize {
-        self.pods(ns, app).iter().filter(|p| is_ready(p)).count()
+        self.pods(ns, app).iter().filter(|p| self.is_up(p)).count()
+    }
+
+    /// Whether a pod is ready and says so of this process: until a node has looked at it, what it says is from the
+    /// process before.
+    fn is_up(&self, pod: &Value) -> bool {
+        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        is_ready(pod) && self.earlier.get(uid).is_none_or(|before| restarts(pod) > *before)
     }
 
     /// Waits until something is so.
@@ -178,7 +197,7 @@ impl Kit {
 
     pub fn address(&self, ns: &str, port: u16) -> SocketAddr {
         let pods = self.pods(ns, "kube-apiserver");
-        let pod = pods.iter().find(|p| is_ready(p)).expect("an API server");
+        let pod = pods.iter().find(|p| self.is_up(p)).expect("an API server");
         let name = pod["metadata"]["name"].as_str().unwrap();
         self.nodes.resolve_pod("main", ns, name, port).unwrap()
     }
@@ -261,14 +280,13 @@ impl Hosted {
         let ns = self.ns().to_owned();
         let (members, replicas) = (self.members, self.replicas);
         kit.until("etcd is ready", |k| k.ready(&ns, "etcd") == members).await;
-        // What pods say may be from before a restart.
         kit.until("members take part", |k| k.guests.members(&Kit::id(), &ns) == Some((members, members)))
             .await;
         kit.until("API servers are ready", |k| {
             let pods = k.pods(&ns, "kube-apiserver");
             let open = |p: &&Value| {
                 let name = p["metadata"]["name"].as_str().unwrap_or_default();
-                is_ready(p) && k.nodes.resolve_pod("main", &ns, name, 6443).is_some()
+                k.is_up(p) && k.nodes.resolve_pod("main", &ns, name, 6443).is_some()
             };
             k.guests.server(&Kit::id(), &ns).is_some() && pods.iter().filter(open).count() == replicas
         })

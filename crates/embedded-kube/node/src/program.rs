@@ -6,8 +6,10 @@
 
 use crate::Inner;
 use crate::run::log::LogRing;
+use crate::run::probe::Line;
 use crate::run::shelf::Shelf;
 use crate::run::volumes::Mount;
+use crate::services::Found;
 use crate::stage::glob;
 use ek_auth::User;
 use ek_engine::ClusterId;
@@ -162,6 +164,10 @@ pub(crate) struct ContextParts {
     pub files: watch::Receiver<u64>,
     /// Shared by the containers of a pod.
     pub stir: watch::Sender<u64>,
+    /// The Service that was asked for last, and where it was found.
+    pub found: Mutex<Option<Found>>,
+    /// A connection to the container itself, for the next look of a probe.
+    pub line: Mutex<Option<Line>>,
 }
 
 /// What a program is given; cheap to clone.
@@ -313,7 +319,8 @@ impl ProgramContext {
             "" => self.0.namespace.as_str(),
             ns => ns,
         };
-        crate::services::resolve(&self.0.nodes.upgrade()?, &self.0.cluster, namespace, name, port)
+        let nodes = self.0.nodes.upgrade()?;
+        crate::services::again(&nodes, &self.0.cluster, (namespace, name, port), &self.0.found)
     }
 
     /// Where all ready endpoints of a Service of the pod's namespace are, for who has to hear each of them.

@@ -1,7 +1,7 @@
 //! A watcher's place in a table's history.
 
 use crate::HistoryError;
-use crate::table::{Cluster, Event, namespace};
+use crate::table::{Cluster, Event};
 use crate::{TableName, View};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -88,15 +88,9 @@ impl Cursor {
             return Some(Next::TooOld { oldest });
         }
         let mut events = Vec::new();
-        for e in t.ring.iter().skip(t.first_after(self.after)) {
-            // What is of no concern is passed for good.
+        for e in t.after(self.within.as_deref(), self.after).take(max) {
             self.after = e.revision();
-            if self.within.as_deref().is_none_or(|ns| namespace(&e.key) == ns) {
-                events.push(e.clone());
-                if events.len() == max {
-                    break;
-                }
-            }
+            events.push(e.clone());
         }
         (!events.is_empty()).then_some(Next::Events(events))
     }
@@ -105,9 +99,8 @@ impl Cursor {
     pub fn bookmark(&mut self) -> Option<u64> {
         let c = self.cluster.read();
         let t = c.tables.get(&self.table)?;
-        let mut waiting = t.ring.iter().skip(t.first_after(self.after));
-        let ours = |e: &Arc<Event>| self.within.as_deref().is_none_or(|ns| namespace(&e.key) == ns);
-        if self.after < t.floor_within(self.within.as_deref()) || waiting.any(ours) {
+        let within = self.within.as_deref();
+        if self.after < t.floor_within(within) || t.after(within, self.after).next().is_some() {
             return None;
         }
         // Advancing is safe: no event of this cursor lies between.

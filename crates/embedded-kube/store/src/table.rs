@@ -143,9 +143,11 @@ pub(crate) struct Table {
 }
 
 /// One namespace of a table, for those who follow no other: of a thousand namespaces most changes concern one, and only
-/// its watchers are woken.
+/// its watchers are woken. They look at its events alone, too: those of all others since they last looked are many.
 struct Space {
     wake: watch::Sender<u64>,
+    /// Those of the ring that are of this namespace.
+    ring: VecDeque<Arc<Event>>,
     /// Every change in it after this revision is in the ring.
     floor: u64,
 }
@@ -153,6 +155,17 @@ struct Space {
 /// Which namespace a key is in; none has no name.
 pub(crate) fn namespace(key: &str) -> &str {
     key.split_once('/').map_or("", |(ns, _)| ns)
+}
+
+/// Index of the first event after `revision`.
+fn first_after(ring: &VecDeque<Arc<Event>>, revision: u64) -> usize {
+    // A watcher that keeps up misses the last few events at most; those are warm, the middle is not.
+    const FEW: usize = 8;
+    let few = ring.iter().rev().take(FEW).take_while(|e| e.revision() > revision).count();
+    if few < FEW {
+        return ring.len() - few;
+    }
+    ring.partition_point(|e| e.revision() <= revision)
 }
 
 impl Table {
@@ -173,8 +186,8 @@ impl Table {
     }
 
     /// Woken by changes in a namespace, or anywhere.
-    pub(crate) fn subscribe(&mut self, namespace: Option<&str>) -> watch::Receiver<u64> {
-        let Some(ns) = namespace else { return self.wake.subscribe() };
+    pub(crate) fn subscribe(&mut self, within: Option<&str>) -> watch::Receiver<u64> {
+        let Some(ns) = within else { return self.wake.subscribe() };
         if let Some(space) = self.spaces.get(ns) {
             return space.wake.subscribe();
         }
@@ -184,8 +197,21 @@ impl Table {
         }
         let wake = watch::Sender::new(self.floor);
         let woken = wake.subscribe();
-        self.spaces.insert(ns.into(), Space { wake, floor: self.floor });
+        let ring = self.ring.iter().filter(|e| namespace(&e.key) == ns).cloned().collect();
+        self.spaces.insert(ns.into(), Space { wake, ring, floor: self.floor });
         woken
+    }
+
+    /// Changes in a namespace (or anywhere) after a revision, oldest first.
+    pub(crate) fn after<'a>(
+        &'a self,
+        within: Option<&'a str>,
+        revision: u64,
+    ) -> impl Iterator<Item = &'a Arc<Event>> {
+        let space = within.and_then(|ns| self.spaces.get(ns));
+        let ring = space.map_or(&self.ring, |s| &s.ring);
+        let ours = move |e: &&Arc<Event>| space.is_some() || within.is_none_or(|ns| namespace(&e.key) == ns);
+        ring.iter().skip(first_after(ring, revision)).filter(ours)
     }
 
     /// Who is to be woken by a change of `key`.
@@ -207,6 +233,9 @@ impl Table {
         let event = Arc::new(event);
         self.ring_bytes += event.entry.len();
         self.ring.push_back(event.clone());
+        if let Some(space) = self.spaces.get_mut(namespace(&event.key)) {
+            space.ring.push_back(event.clone());
+        }
         // Watchers that keep up have long sent it; one that comes late makes its own.
         if let Some(old) = self.ring.len().checked_sub(ENCODED + 1).and_then(|i| self.ring.get(i)) {
             old.forget_encodings();
@@ -227,6 +256,10 @@ impl Table {
             self.floor = oldest.revision();
             if let Some(space) = self.spaces.get_mut(namespace(&oldest.key)) {
                 space.floor = self.floor;
+                space.ring.pop_front();
+                if space.ring.is_empty() {
+                    space.ring = VecDeque::new();
+                }
             }
             self.ring_bytes -= oldest.entry.len();
             self.ring.pop_front();
@@ -237,24 +270,13 @@ impl Table {
         self.ring.back().map_or(self.floor, |e| e.revision())
     }
 
-    /// Index of the first event after `revision`.
-    pub(crate) fn first_after(&self, revision: u64) -> usize {
-        // A watcher that keeps up misses the last few events at most; those are warm, the middle is not.
-        const FEW: usize = 8;
-        let few = self.ring.iter().rev().take(FEW).take_while(|e| e.revision() > revision).count();
-        if few < FEW {
-            return self.ring.len() - few;
-        }
-        self.ring.partition_point(|e| e.revision() <= revision)
-    }
-
     /// The objects as they were at `revision`: the present with later events undone.
     pub(crate) fn objects_at(&self, revision: u64) -> Result<Objects, HistoryError> {
         if revision < self.floor {
             return Err(HistoryError::TooOld { requested: revision, oldest: self.floor });
         }
         let mut objects = self.objects.clone();
-        for event in self.ring.iter().skip(self.first_after(revision)).rev() {
+        for event in self.ring.iter().skip(first_after(&self.ring, revision)).rev() {
             match &event.previous {
                 Some(p) => {
                     objects.insert(event.key.clone(), p.clone());

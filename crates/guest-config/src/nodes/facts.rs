@@ -130,7 +130,9 @@ impl SetFact {
         })
     }
 
+    /// What was said of an upgrade is taken back when it is over: until then a target that went back is one too.
     pub fn upgrading(&self) -> bool {
-        !self.target.is_empty() && self.target != self.current
+        let said = self.said.0.is_some() || self.said.1.is_some();
+        !self.target.is_empty() && (self.target != self.current || said)
     }
 }

@@ -9,15 +9,21 @@ use super::{Error, Keeper, MACHINE_SET, asking};
 use crate::operate::MANAGER;
 use apis::names::annotation;
 use jiff::SignedDuration;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use reconcile::{Failure, Kind, Outcome, Waiting};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Pods that change nodes are called so.
 pub const DAEMON: &str = "machine-config-daemon-";
+/// On such a pod: what it makes of its node.
+const TARGET: &str = "hypershift.openshift.io/targetConfigVersion";
+/// Key of a token Secret: the image of the release that they run.
+const IMAGE: &str = "machine-config-operator-image";
 /// What no watch tells of is looked at again.
 const AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
@@ -29,6 +35,8 @@ pub enum Stand {
     Going,
     /// It could not.
     Degraded,
+    /// Told something else before, and not there yet: it may be drained.
+    Between,
     Waiting,
 }
 
@@ -39,8 +47,15 @@ pub fn stand(node: &NodeFact, target: &str) -> Stand {
         (true, "Degraded") => Stand::Degraded,
         (true, "Done") if current == target => Stand::Done,
         (true, _) => Stand::Going,
-        (false, _) => Stand::Waiting,
+        (false, _) if current != desired => Stand::Between,
+        (false, "Done" | "") => Stand::Waiting,
+        (false, _) => Stand::Between,
     }
+}
+
+/// Nobody has said anything of it yet: it is as it booted.
+fn is_unmarked(node: &NodeFact) -> bool {
+    [word::CURRENT, word::DESIRED].iter().all(|key| node.mark(key).is_empty())
 }
 
 /// What to do next; pure.
@@ -62,9 +77,12 @@ pub fn plan(set: &SetFact, nodes: &[Arc<NodeFact>]) -> Plan {
     let mut busy = 0;
     let mut sorted: Vec<&Arc<NodeFact>> = nodes.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut waiting = Vec::new();
+    let (mut waiting, mut between) = (Vec::new(), Vec::new());
     for node in sorted {
         match stand(node, &set.target) {
+            Stand::Waiting if is_unmarked(node) && set.current == set.target => {
+                plan.finished.push(node.name.clone());
+            }
             Stand::Done => {
                 plan.finished.push(node.name.clone());
                 busy += usize::from(!node.ready);
@@ -80,8 +98,15 @@ pub fn plan(set: &SetFact, nodes: &[Arc<NodeFact>]) -> Plan {
                 plan.degraded
                     .get_or_insert_with(|| format!("node {} could not be upgraded: {why}", node.name));
             }
+            Stand::Between => between.push(node),
             Stand::Waiting => waiting.push(node),
         }
+    }
+    // They are out already, and what they were told is not there any more: whatever else, they go on.
+    for node in between {
+        busy += 1;
+        plan.tell.push(node.name.clone());
+        plan.daemons.push(node.name.clone());
     }
     if plan.degraded.is_none() {
         // Who is not there anyway costs nothing to take first.
@@ -108,25 +133,31 @@ pub(super) async fn run(keeper: &Keeper, name: &str) -> Result<Outcome, Failure>
     if set.target.is_empty() {
         return Ok(Outcome::Done);
     }
-    if !set.upgrading() {
-        clean(keeper, name).await?;
-        return Ok(Outcome::Done);
-    }
     let machines: Vec<Arc<MachineFact>> = keeper.machines.all();
     let ours: Vec<_> = machines.iter().filter(|m| m.set.as_deref() == Some(name)).collect();
     let nodes: Vec<Arc<NodeFact>> =
         ours.iter().filter_map(|m| keeper.nodes.get("", m.node.as_deref()?)).collect();
     let plan = plan(&set, &nodes);
-    if plan.complete && nodes.len() == ours.len() {
+    // A target that went back to what is current may have left nodes that are not: they decide, not the set's words.
+    if plan.complete && set.upgrading() && nodes.len() == ours.len() {
         say(keeper, &set, Some(&set.target), None, None).await?;
+        return Ok(Outcome::Done);
+    }
+    if plan.complete && !set.upgrading() {
+        // A node that is not known yet may need what lies there.
+        if ours.iter().filter(|m| m.node.is_some()).count() == nodes.len() {
+            clean(keeper, name).await?;
+        }
         return Ok(Outcome::Done);
     }
     let pool = set.pool.clone().unwrap_or_default();
     let secret = format!("token-{pool}-{}", set.target);
-    let Some((payload, release)) = payload(keeper, &secret).await? else {
-        let hint = "the ignition server writes it; see the NodePool's condition ValidGeneratedPayload";
-        let on = Waiting::new(format!("the payload in Secret {secret}"), hint, keeper.clock.now());
-        return Ok(Outcome::Waiting { on: vec![on], again: Some(AGAIN) });
+    let told = match told(&secret_data(keeper, &secret).await?) {
+        Ok(told) => told,
+        Err((key, hint)) => {
+            let on = Waiting::new(format!("{key} in Secret {secret}"), hint, keeper.clock.now());
+            return Ok(Outcome::Waiting { on: vec![on], again: Some(AGAIN) });
+        }
     };
     let message = format!(
         "Nodepool update in progress. Target Config version: {}. Total Nodes: {}. Upgraded: {}",
@@ -138,13 +169,13 @@ pub(super) async fn run(keeper: &Keeper, name: &str) -> Result<Outcome, Failure>
         Some(why) => say(keeper, &set, None, None, Some(why)).await?,
         None => say(keeper, &set, None, Some(&message), None).await?,
     }
-    furnish(keeper, name, &payload, &set.target).await?;
+    furnish(keeper, name, &told.payload, &set.target).await?;
     for node in &plan.tell {
-        let told = json!({"metadata": {"annotations": {word::DESIRED: set.target}}});
-        keeper.patch_node(node, &told).await?;
+        let marks = json!({"metadata": {"annotations": {word::DESIRED: set.target}}});
+        keeper.patch_node(node, &marks).await?;
     }
     for node in &plan.daemons {
-        daemon(keeper, name, node, &set.target, &release).await?;
+        run_daemon(keeper, name, node, daemon(name, node, &set.target, &told)).await?;
     }
     for node in &plan.finished {
         let pods: Api<Pod> = Api::namespaced(keeper.guest.clone(), &place(name));
@@ -164,13 +195,36 @@ fn gone(result: Result<(), kube::Error>, what: &str) -> Result<(), Error> {
     }
 }
 
-/// The payload as it lies there, and the image that a pod applies it with.
-async fn payload(keeper: &Keeper, name: &str) -> Result<Option<(String, String)>, Error> {
+/// What a token Secret tells.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    /// As it lies there.
+    payload: String,
+    release: String,
+    /// What applies it.
+    image: String,
+}
+
+type Data = BTreeMap<String, ByteString>;
+
+async fn secret_data(keeper: &Keeper, name: &str) -> Result<Data, Error> {
     let secrets: Api<Secret> = Api::namespaced(keeper.management.clone(), &keeper.namespace);
     let secret = secrets.get_opt(name).await.map_err(asking(format!("read Secret {name}")))?;
-    let Some(data) = secret.and_then(|s| s.data) else { return Ok(None) };
+    Ok(secret.and_then(|s| s.data).unwrap_or_default())
+}
+
+/// Or what is missing, and who writes it.
+fn told(data: &Data) -> Result<Told, (&'static str, &'static str)> {
     let text = |key: &str| data.get(key).map(|b| String::from_utf8_lossy(&b.0).into_owned());
-    Ok(text("payload").filter(|p| !p.is_empty()).map(|p| (p, text("release").unwrap_or_default())))
+    let needed = |key: &'static str, hint| text(key).filter(|t| !t.is_empty()).ok_or((key, hint));
+    Ok(Told {
+        payload: needed(
+            "payload",
+            "the ignition server writes it; see the NodePool's condition ValidGeneratedPayload",
+        )?,
+        release: text("release").unwrap_or_default(),
+        image: needed(IMAGE, "the NodePool controller writes it if the release has such an image")?,
+    })
 }
 
 async fn apply(keeper: &Keeper, kind: &Kind, namespace: &str, object: &Value) -> Result<(), Error> {
@@ -192,14 +246,14 @@ async fn furnish(keeper: &Keeper, set: &str, payload: &str, hash: &str) -> Resul
 }
 
 /// The pod that changes a node.
-async fn daemon(keeper: &Keeper, set: &str, node: &str, hash: &str, release: &str) -> Result<(), Error> {
+fn daemon(set: &str, node: &str, hash: &str, told: &Told) -> Value {
     let (namespace, name) = (place(set), format!("{DAEMON}{node}"));
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+    json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "annotations": {
-            "hypershift.openshift.io/release": release, "hypershift.openshift.io/targetConfigVersion": hash}},
+            "hypershift.openshift.io/release": told.release, TARGET: hash}},
         "spec": {"nodeName": node, "hostNetwork": true, "hostPID": true, "restartPolicy": "OnFailure",
             "enableServiceLinks": false, "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "machine-config-daemon", "image": "machine-config-operator",
+            "containers": [{"name": "machine-config-daemon", "image": told.image,
                 "command": ["/usr/bin/machine-config-daemon"],
                 "args": ["start", format!("--node-name={node}"), "--root-mount=/rootfs", "--kubeconfig=/var/lib/kubelet/kubeconfig",
                     "--desired-configmap=/etc/machine-config-daemon-desired-config"],
@@ -207,12 +261,17 @@ async fn daemon(keeper: &Keeper, set: &str, node: &str, hash: &str, release: &st
                 "volumeMounts": [{"name": "rootfs", "mountPath": "/rootfs"},
                     {"name": "desired-config-mount", "mountPath": "/rootfs/etc/machine-config-daemon-desired-config"}]}],
             "volumes": [{"name": "rootfs", "hostPath": {"path": "/", "type": "Directory"}},
-                {"name": "desired-config-mount", "configMap": {"name": namespace}}]}});
+                {"name": "desired-config-mount", "configMap": {"name": namespace}}]}})
+}
+
+async fn run_daemon(keeper: &Keeper, set: &str, node: &str, pod: Value) -> Result<(), Error> {
+    let (namespace, name) = (place(set), format!("{DAEMON}{node}"));
+    let wanted = &pod["metadata"]["annotations"][TARGET];
     let pods: Api<Pod> = Api::namespaced(keeper.guest.clone(), &namespace);
     let there = pods.get_opt(&name).await.map_err(asking(format!("read pod {namespace}/{name}")))?;
     let marks = there.as_ref().and_then(|p| p.metadata.annotations.as_ref());
-    match marks.and_then(|a| a.get("hypershift.openshift.io/targetConfigVersion")) {
-        Some(there) if there == hash => Ok(()),
+    match marks.and_then(|a| a.get(TARGET)) {
+        Some(there) if *wanted == there.as_str() => Ok(()),
         Some(_) => gone(pods.delete(&name, &DeleteParams::default()).await.map(drop), "remove a pod"),
         None => apply(keeper, &Kind::of::<Pod>(), &namespace, &pod).await,
     }
@@ -293,6 +352,62 @@ mod tests {
         assert_eq!(stand(&node("1", "a", "b", "Done"), "b"), Stand::Going);
         let nodes = [node("1", "b", "b", "Done"), node("2", "b", "b", "Done")];
         assert!(plan(&set(1), &nodes).complete);
+    }
+
+    #[test]
+    fn a_target_that_goes_back_takes_along_who_left_already() {
+        let back = SetFact { target: "a".into(), ..set(1) };
+        // One has the other, one is on its way there, one was told and has not begun, one was never told.
+        let nodes = [
+            node("1", "b", "b", "Done"),
+            node("2", "a", "b", "Working"),
+            node("3", "a", "b", "Done"),
+            node("4", "a", "a", "Done"),
+        ];
+        let p = plan(&back, &nodes);
+        assert!(!p.complete, "the set says that it has what it should");
+        assert_eq!((p.tell, p.finished), (vec!["2".to_owned(), "3".to_owned()], vec!["4".to_owned()]));
+        let nodes =
+            [node("1", "b", "b", "Done"), node("2", "a", "a", "Working"), node("3", "a", "a", "Done")];
+        let p = plan(&back, &nodes);
+        assert_eq!((p.tell.len(), p.daemons), (0, vec!["2".to_owned()]), "one at a time");
+        let nodes = [node("1", "b", "b", "Done"), node("2", "a", "a", "Done")];
+        assert_eq!(plan(&back, &nodes).tell, ["1"]);
+        let nodes = [node("1", "a", "a", "Done"), node("2", "", "", "")];
+        assert!(plan(&back, &nodes).complete, "who says nothing is as it booted");
+        assert!(!plan(&set(1), &nodes).complete);
+    }
+
+    #[test]
+    fn another_target_half_way_takes_nobody_more_than_may_be_missing() {
+        let other = SetFact { target: "c".into(), ..set(1) };
+        let nodes =
+            [node("1", "a", "a", "Done"), node("2", "a", "b", "Working"), node("3", "b", "b", "Degraded")];
+        let p = plan(&other, &nodes);
+        assert_eq!((p.tell, p.degraded), (vec!["2".to_owned(), "3".to_owned()], None));
+        let roomy = SetFact { most_unavailable: 3, ..other };
+        assert_eq!(plan(&roomy, &nodes).tell, ["2", "3", "1"]);
+        // One that could not take the new one stops who waits, not who is out.
+        let nodes =
+            [node("1", "a", "c", "Degraded"), node("2", "a", "b", "Working"), node("3", "a", "a", "Done")];
+        let p = plan(&roomy, &nodes);
+        assert_eq!(p.tell, ["2"]);
+        assert!(p.degraded.is_some());
+    }
+
+    #[test]
+    fn a_daemon_runs_the_image_of_the_release_that_it_brings() {
+        let data = |all: &[(&str, &str)]| -> Data {
+            all.iter().map(|(k, v)| ((*k).to_owned(), ByteString(v.as_bytes().to_vec()))).collect()
+        };
+        let whole =
+            [("payload", "p"), ("release", "quay.example/r:4.20.3"), (IMAGE, "quay.example/mco@sha256:1")];
+        let pod = daemon("w", "n1", "b", &told(&data(&whole)).unwrap());
+        assert_eq!(pod["spec"]["containers"][0]["image"], "quay.example/mco@sha256:1");
+        assert_eq!(pod["metadata"]["name"], "machine-config-daemon-n1");
+        assert_eq!(pod["metadata"]["annotations"][TARGET], "b");
+        assert_eq!(told(&data(&whole[..2])).unwrap_err().0, IMAGE);
+        assert_eq!(told(&data(&whole[1..])).unwrap_err().0, "payload");
     }
 
     #[test]

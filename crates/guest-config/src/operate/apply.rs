@@ -118,7 +118,7 @@ impl Operator {
         let again = (serving == Serving::Unknown).then(|| seconds(2));
         if serving == Serving::Unknown {
             on.push(self.waiting(
-                "Deployment openshift-apiserver to be available",
+                "Deployment openshift-apiserver to be available, and to answer",
                 "it decides who serves Route and OAuthClient",
             ));
         }

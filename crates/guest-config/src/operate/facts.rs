@@ -4,6 +4,7 @@ use super::{Error, Operator, asking};
 use crate::facts::{Facts, Kubeadmin, Material, Serving, facts};
 use crate::kinds;
 use crate::plan::{BACKENDS, SOURCE};
+use crate::probe::Answer;
 use apis::common::Sensitive;
 use apis::hypershift::HostedControlPlane;
 use base64::Engine;
@@ -67,6 +68,28 @@ pub(super) fn matters(o: &DynamicObject) -> bool {
     SECRETS.contains(&name(o)) || CONFIG_MAPS.contains(&name(o))
 }
 
+/// Whether a ConfigMap is, by what a control plane says as well.
+pub(super) fn map_matters(plane: Option<&DynamicObject>, o: &DynamicObject) -> bool {
+    matters(o) || plane.is_some_and(|p| named(&p.data["spec"]["configuration"]).any(|n| n == name(o)))
+}
+
+/// ConfigMaps that a configuration names.
+fn named(configuration: &Value) -> impl Iterator<Item = &str> {
+    let names = [
+        &configuration["proxy"]["trustedCA"]["name"],
+        &configuration["image"]["additionalTrustedCA"]["name"],
+    ];
+    names.into_iter().filter_map(Value::as_str).filter(|n| !n.is_empty())
+}
+
+/// Definitions are for ever, and one answer that did not come is not enough for that. Where a server is available and says
+/// nothing for this long, there is none: what runs there only looks like one.
+const SILENCE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+fn told_by_silence(since: jiff::Timestamp, now: jiff::Timestamp) -> Serving {
+    if now.duration_since(since) < SILENCE { Serving::Unknown } else { Serving::Definitions }
+}
+
 impl Operator {
     pub(super) async fn gather(&self, hcp: &HostedControlPlane) -> Result<Facts, Error> {
         let ns = &self.told.namespace;
@@ -100,12 +123,11 @@ impl Operator {
         Ok(f)
     }
 
-    /// ConfigMaps that the configuration names. Rare, and therefore asked for.
+    /// ConfigMaps that the configuration names. Rare, and therefore asked for when one changes, not kept.
     async fn named(&self, hcp: &HostedControlPlane, material: &mut Material) -> Result<(), Error> {
         let c = serde_json::to_value(&hcp.spec.shared.configuration).unwrap_or_default();
-        let names = [&c["proxy"]["trustedCA"]["name"], &c["image"]["additionalTrustedCA"]["name"]];
         let maps: Api<ConfigMap> = Api::namespaced(self.management.clone(), &self.told.namespace);
-        for name in names.into_iter().filter_map(Value::as_str).filter(|n| !n.is_empty()) {
+        for name in named(&c) {
             if material.config_maps.contains_key(name) {
                 continue;
             }
@@ -143,12 +165,21 @@ impl Operator {
         };
         let Some(roots) = f.material.text("root-ca", "ca.crt") else { return Ok(Serving::Unknown) };
         if !backend.is_some_and(is_up) {
+            // Of who is not there, silence says nothing.
+            *self.silent.lock() = None;
             return Ok(Serving::Unknown);
         }
-        match self.backends.serves(service, group, roots).await {
-            true => Ok(Serving::Aggregated),
-            false => Ok(Serving::Definitions),
-        }
+        Ok(match self.backends.serves(service, group, roots).await {
+            Answer::Serves => Serving::Aggregated,
+            Answer::Lacks => Serving::Definitions,
+            Answer::Silent(why) => {
+                let now = self.clock.now();
+                let since = *self.silent.lock().get_or_insert(now);
+                let found = told_by_silence(since, now);
+                tracing::info!(service, group, why, ?found, "nobody says who serves this group");
+                found
+            }
+        })
     }
 
     /// The hash of kubeadmin's password: the one the guest has, if it is of the same password, otherwise a new one.
@@ -187,5 +218,31 @@ impl Operator {
         let hashed = hashed.map_err(|e| Error::Hash { why: e.to_string() })?;
         let hashed = hashed.map_err(|e| Error::Hash { why: e.to_string() })?;
         Ok(hashed.format_for_version(bcrypt::Version::TwoA))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn silence_says_nothing_for_a_while() {
+        let since = jiff::Timestamp::UNIX_EPOCH;
+        assert_eq!(told_by_silence(since, since + SILENCE / 2), Serving::Unknown);
+        assert_eq!(told_by_silence(since, since + SILENCE), Serving::Definitions);
+    }
+
+    #[test]
+    fn config_maps_that_the_configuration_names_matter() {
+        let object = |v: Value| serde_json::from_value::<DynamicObject>(v).unwrap();
+        let map = |name: &str| object(json!({"metadata": {"name": name}}));
+        let plane = object(json!({"metadata": {}, "spec": {"configuration": {
+            "proxy": {"trustedCA": {"name": "proxy-ca"}}, "image": {"additionalTrustedCA": {"name": "image-ca"}}}}}));
+        for name in ["proxy-ca", "image-ca", "root-ca"] {
+            assert!(map_matters(Some(&plane), &map(name)), "{name}");
+        }
+        assert!(!map_matters(Some(&plane), &map("another")) && !map_matters(None, &map("proxy-ca")));
     }
 }

@@ -108,6 +108,8 @@ pub(crate) struct Operator {
     found: Found,
     memo: Memo,
     serving: Mutex<Serving>,
+    /// Since when nobody has said who serves OpenShift's kinds, although somebody should.
+    silent: Mutex<Option<jiff::Timestamp>>,
     kubeadmin: Mutex<Option<crate::facts::Kubeadmin>>,
     reencryption: Mutex<Option<reencrypt::Progress>>,
     /// Runs of the cleanup in a row in which the guest did not answer.

@@ -55,8 +55,9 @@ fn resources(provider: KeyProvider) -> Vec<Kind> {
     all
 }
 
-/// What the condition says of a rotation that is not ours to do; pure.
-pub fn standing(rotation: &KeyRotation, done: Option<&str>) -> Option<Finding> {
+/// What the condition says of a rotation that is not ours to do; pure. `under_way` is whether there is a key that data moves
+/// to.
+pub fn standing(rotation: &KeyRotation, done: Option<&str>, under_way: bool) -> Option<Finding> {
     let no = |reason: &str, message: &str| Some(Finding::new(UP_TO_DATE, false, reason, message));
     match rotation.state {
         RotationState::ReadOnlyDeploy => no(
@@ -65,6 +66,13 @@ pub fn standing(rotation: &KeyRotation, done: Option<&str>) -> Option<Finding> {
         ),
         RotationState::WritePromote => {
             no(reason::WRITE_PROMOTION_IN_PROGRESS, "API servers are being told to write with the new key")
+        }
+        // Only what has written nothing is called off: everything is sealed as it was.
+        RotationState::Interrupted if !under_way => {
+            let (old, new) = (&rotation.from.fingerprint, &rotation.to.fingerprint);
+            let message =
+                format!("all data is encrypted with key {old}; the rotation to {new} was called off");
+            Some(Finding::new(UP_TO_DATE, true, reason::RE_ENCRYPTION_COMPLETED, message))
         }
         RotationState::Interrupted => {
             no(reason::RE_ENCRYPTION_FAILED, "the rotation was interrupted; another has to follow")
@@ -79,14 +87,14 @@ pub fn standing(rotation: &KeyRotation, done: Option<&str>) -> Option<Finding> {
 
 impl Operator {
     pub(super) async fn reencrypt(&self, hcp: &HostedControlPlane) -> Result<Outcome, Failure> {
-        let history =
-            hcp.status.as_ref().and_then(|s| s.secret_encryption.as_ref()?.history.as_ref()?.first());
-        let Some(rotation) = history else {
+        let encryption = hcp.status.as_ref().and_then(|s| s.secret_encryption.as_ref());
+        let Some(rotation) = encryption.and_then(|e| e.history.as_ref()?.first()) else {
             *self.reencryption.lock() = None;
             return Ok(Outcome::Done);
         };
         let done = hcp.metadata.annotations.as_ref().and_then(|a| a.get(DONE)).map(String::as_str);
-        if let Some(finding) = standing(rotation, done) {
+        let under_way = encryption.is_some_and(|e| e.target_key.is_some());
+        if let Some(finding) = standing(rotation, done, under_way) {
             self.find(UP_TO_DATE, finding);
             return Ok(Outcome::Done);
         }
@@ -204,5 +212,28 @@ impl Operator {
         let written =
             kinds::PLANE.api(&self.management, ns).patch_metadata(name, &params, &Patch::Merge(&patch)).await;
         written.map(drop).map_err(asking("note on the HostedControlPlane that re-encryption is done"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apis::hypershift::encryption::KeyFingerprint;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use reconcile::conditions::Status;
+
+    #[test]
+    fn a_rotation_that_was_called_off_has_not_failed() {
+        let key = |f: &str| KeyFingerprint { provider: KeyProvider::Azure, fingerprint: f.to_owned() };
+        let off = KeyRotation {
+            from: key("old"),
+            to: key("new"),
+            state: RotationState::Interrupted,
+            started_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            completion_time: None,
+        };
+        let said = |under_way| standing(&off, None, under_way).map(|f| (f.status, f.reason));
+        assert_eq!(said(false), Some((Status::True, reason::RE_ENCRYPTION_COMPLETED.to_owned())));
+        assert_eq!(said(true), Some((Status::False, reason::RE_ENCRYPTION_FAILED.to_owned())));
     }
 }

@@ -1,7 +1,7 @@
 //! Which kinds are watched, and which part of the work they wake.
 
 use super::apply::{Memo, watched};
-use super::facts::{keep_config_map, keep_secret, matters};
+use super::facts::{keep_config_map, keep_secret, map_matters, matters};
 use super::{
     CLEANUP, CONNECTION, MANAGER, Node, Operator, RECOVERY, REENCRYPTION, REPORT, RESOURCES, WEBHOOKS,
     webhooks,
@@ -65,6 +65,7 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
         found: Default::default(),
         memo: Memo::default(),
         serving: Mutex::default(),
+        silent: Mutex::default(),
         kubeadmin: Mutex::default(),
         reencryption: Mutex::default(),
         unanswered: Mutex::default(),
@@ -82,7 +83,7 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
         }
     };
     let plane = Watch::whole(&management, &kinds::PLANE).namespace(&told.namespace).name(&told.name);
-    runtime.watch(plane.into_sink(planes).wakes(handle.keys(all)));
+    runtime.watch(plane.into_sink(planes.clone()).wakes(handle.keys(all)));
     let given = |o: &DynamicObject, keys: &mut Keys| {
         if matters(o) {
             keys.push(RESOURCES);
@@ -91,7 +92,13 @@ pub fn start(runtime: &mut Runtime, around: Around) -> Handle {
     let here = |kind: &Kind| Watch::whole(&management, kind).namespace(&told.namespace);
     let given_secrets = here(&Kind::of::<Secret>()).into_sink(secrets).wakes(handle.keys(given));
     runtime.watch(given_secrets.wakes(feeds.on_secrets));
-    runtime.watch(here(&Kind::of::<ConfigMap>()).into_sink(config_maps).wakes(handle.keys(given)));
+    let at = (told.namespace.clone(), told.name.clone());
+    let given_maps = move |o: &DynamicObject, keys: &mut Keys| {
+        if map_matters(planes.get(&at.0, &at.1).as_deref(), o) {
+            keys.push(RESOURCES);
+        }
+    };
+    runtime.watch(here(&Kind::of::<ConfigMap>()).into_sink(config_maps).wakes(handle.keys(given_maps)));
     for kind in watched() {
         let ours =
             Watch::metadata(&guest, kind).labels(Expression::Equal(LABEL.0.to_owned(), LABEL.1.to_owned()));

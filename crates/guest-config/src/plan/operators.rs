@@ -49,20 +49,26 @@ fn registry(f: &Facts, p: &mut Plan) {
     }));
 }
 
+/// How the guest's routers are reached: as the spec says in so many words, else by annotation, else as its API is.
+fn published(f: &Facts) -> Value {
+    if f.ingress_strategy.is_object() {
+        return f.ingress_strategy.clone();
+    }
+    if f.scope.annotation("private-ingress-controller") == Some("true") {
+        return json!({"type": "Private"});
+    }
+    let asked = f.scope.annotation("ingress-controller-load-balancer-scope") == Some("Internal");
+    let scope = if asked || f.scope.reach.private() { "Internal" } else { "External" };
+    json!({"type": "LoadBalancerService", "loadBalancer": {"scope": scope, "dnsManagementPolicy": "Managed"}})
+}
+
 fn ingress(f: &Facts, p: &mut Plan) {
-    let strategy = match &f.ingress_strategy {
-        Value::Object(_) => f.ingress_strategy.clone(),
-        _ => {
-            let scope = if f.scope.reach.private() { "Internal" } else { "External" };
-            json!({"type": "LoadBalancerService", "loadBalancer": {"scope": scope, "dnsManagementPolicy": "Managed"}})
-        }
-    };
     p.once(json!({
         "apiVersion": "operator.openshift.io/v1", "kind": "IngressController",
         "metadata": {"name": "default", "namespace": "openshift-ingress-operator"},
         "spec": {
             "domain": f.scope.configuration["ingress"]["domain"], "replicas": if f.infrastructure_ha { 2 } else { 1 },
-            "endpointPublishingStrategy": strategy, "defaultCertificate": {"name": "default-ingress-cert"},
+            "endpointPublishingStrategy": published(f), "defaultCertificate": {"name": "default-ingress-cert"},
         },
     }));
     let m = &f.material;

@@ -43,6 +43,8 @@ pub enum Error {
         field: &'static str,
         fix: &'static str,
     },
+    #[error("ConfigMap {name}, document {index}: {field} of {kind} {object} is no map: {fix}")]
+    Shape { name: String, index: usize, kind: String, object: String, field: &'static str, fix: &'static str },
 }
 
 const ALLOWED: &[(&str, &str)] = &[
@@ -109,7 +111,22 @@ fn documents(text: &str) -> impl Iterator<Item = &str> {
     .filter(|d| d.lines().any(|l| !l.trim().is_empty() && !l.trim_start().starts_with('#')))
 }
 
-/// Pools have no names of their own in the guest's configuration: there everybody is a worker.
+/// What [`for_workers`] writes into and cannot: the field, and what to write there.
+fn misshapen(o: &Value) -> Option<(&'static str, &'static str)> {
+    let (field, is, fix) = match o["kind"].as_str() {
+        Some("MachineConfig") => {
+            ("metadata.labels", &o["metadata"]["labels"], "write `key: value` lines, or leave it out")
+        }
+        Some("KubeletConfig" | "ContainerRuntimeConfig") => {
+            ("spec", &o["spec"], "write the settings as `field: value` lines")
+        }
+        _ => return None,
+    };
+    (!is.is_null() && !is.is_object()).then_some((field, fix))
+}
+
+/// Pools have no names of their own in the guest's configuration: there everybody is a worker. Only for what is not
+/// [`misshapen`].
 fn for_workers(mut o: Value) -> Value {
     match o["kind"].as_str() {
         Some("MachineConfig") => {
@@ -188,11 +205,14 @@ fn one(sort: Sort, name: &str, index: usize, text: &str) -> Result<Value, Error>
     if read(&o["metadata"]["name"]).is_empty() {
         return Err(Error::Unnamed { name, index, kind });
     }
-    if sort == Sort::Tuning {
-        let object = read(&o["metadata"]["name"]);
-        if let Some((kind, field, fix)) = lacking(&o) {
-            return Err(Error::Lacks { name, index, kind, object, field, fix });
-        }
+    let object = read(&o["metadata"]["name"]);
+    if let Some((field, fix)) = misshapen(&o) {
+        return Err(Error::Shape { name, index, kind, object, field, fix });
+    }
+    if sort == Sort::Tuning
+        && let Some((kind, field, fix)) = lacking(&o)
+    {
+        return Err(Error::Lacks { name, index, kind, object, field, fix });
     }
     Ok(o)
 }
@@ -299,7 +319,8 @@ impl Way {
         match (public, azure.azure_authentication_config.is_managed()) {
             (true, true) => (to, cluster_id) = (6443, hc.spec.cluster_id.clone()),
             (false, _) => {
-                (host, to) = (format!("api.{}.hypershift.local", crate::naming::name(hc)), port);
+                // Its private router, which tells clusters' APIs by their names.
+                (host, to) = (format!("api.{}.hypershift.local", crate::naming::name(hc)), 443);
             }
             (true, false) => {}
         }

@@ -15,7 +15,7 @@ const CORE: &str = "cluster.x-k8s.io/v1beta1";
 /// and something else is wrong than machines.
 pub const UNHEALTHY_AFTER: &str = "8m";
 pub const STARTUP: &str = "20m";
-pub const MOST_UNHEALTHY: &str = "2";
+pub const MOST_UNHEALTHY: u32 = 2;
 
 /// What tells machines of one kind from those of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,12 +202,6 @@ pub fn set(hc: &HostedCluster, np: &NodePool, fleet: &Fleet<'_>, refs: &Refs, ta
     o
 }
 
-/// The set as it is made: its machines are what they are to be. Later only the guest's upgrader says so.
-pub fn set_at_first(mut set: Value, target: &str) -> Value {
-    set["metadata"]["annotations"][annotation::NODE_POOL_CURRENT_CONFIG_VERSION] = json!(target);
-    set
-}
-
 /// Stops whoever keeps machines.
 pub fn paused(mut workload: Value) -> Value {
     workload["metadata"]["annotations"][annotation::CAPI_PAUSED] = json!("true");
@@ -218,23 +212,32 @@ pub fn is_in_place(np: &NodePool) -> bool {
     np.spec.management.upgrade_type == UpgradeType::InPlace
 }
 
-/// An annotation of the pool, else of its cluster.
-fn said<'a>(hc: &'a HostedCluster, np: &'a NodePool, key: &str) -> Option<&'a str> {
-    let own = np.metadata.annotations.as_ref().and_then(|a| a.get(key)).map(String::as_str);
-    own.or_else(|| naming::annotation(hc, key))
+/// An annotation of the pool, else of its cluster. One that cannot be read is as good as none.
+fn said<T>(hc: &HostedCluster, np: &NodePool, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let own = np.metadata.annotations.as_ref().and_then(|a| a.get(key));
+    own.and_then(|text| read(text)).or_else(|| naming::annotation(hc, key).and_then(&read))
+}
+
+/// How many broken machines there may be: a number, or so much of a hundred.
+fn most_unhealthy(text: &str) -> Option<Value> {
+    match text.strip_suffix('%') {
+        Some(part) => part.parse::<u8>().ok().filter(|n| *n <= 100).map(|_| json!(text)),
+        None => text.parse::<u32>().ok().map(|n| json!(n)),
+    }
 }
 
 /// When a machine counts as broken.
 pub fn check(hc: &HostedCluster, np: &NodePool) -> Value {
     let selector = selector_of(hc, np);
     let duration = |key: &str, otherwise: &str| {
-        let text = said(hc, np, key).filter(|t| apis::duration::go_duration(t).is_some());
-        text.unwrap_or(otherwise).to_owned()
+        let read = |text: &str| apis::duration::go_duration(text).map(|_| text.to_owned());
+        said(hc, np, key, read).unwrap_or_else(|| otherwise.to_owned())
     };
     let after = duration(annotation::MACHINE_HEALTH_CHECK_TIMEOUT, UNHEALTHY_AFTER);
     let startup = duration(annotation::MACHINE_HEALTH_CHECK_NODE_STARTUP_TIMEOUT, STARTUP);
-    let most = said(hc, np, annotation::MACHINE_HEALTH_CHECK_MAX_UNHEALTHY).unwrap_or(MOST_UNHEALTHY);
-    let most = most.parse::<u32>().map_or_else(|_| json!(most), |n| json!(n));
+    // What Cluster API cannot read is no limit to it.
+    let most = said(hc, np, annotation::MACHINE_HEALTH_CHECK_MAX_UNHEALTHY, most_unhealthy)
+        .unwrap_or_else(|| json!(MOST_UNHEALTHY));
     let broken = |status: &str| json!({"type": "Ready", "status": status, "timeout": after});
     belong(
         hc,

@@ -15,8 +15,10 @@
 //! Rejected: a reader's credential beside the one that makes machines (every control plane's namespace would have it), and
 //! holding single machines (what is not made needs no name, no token and no place in a queue).
 
+use crate::nodepool::template;
 use crate::preflight::Preflight;
-use apis::hypershift::node_pool_azure::{AzureNodePool, DiskPersistence, EncryptionAtHost};
+use apis::hypershift::node_pool::Arch;
+use apis::hypershift::node_pool_azure::{AzureNodePool, DiskPersistence, EncryptionAtHost, ImageGeneration};
 use arm::offer::{self, Lack, Promised, Quota, Size, Wants};
 use arm::types::Usage;
 use jiff::{SignedDuration, Timestamp};
@@ -42,6 +44,7 @@ pub const ZONE: &str = "SizeNotInZone";
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     pub azure: &'a AzureNodePool,
+    pub arch: Arch,
     pub location: &'a str,
     /// How many machines it was given.
     pub have: u32,
@@ -82,7 +85,7 @@ pub struct Room {
     pub short: Option<Short>,
 }
 
-fn wants(azure: &AzureNodePool) -> (Wants<'_>, String) {
+fn wants(azure: &AzureNodePool, arch: Arch) -> (Wants<'_>, String) {
     let disk = serde_json::to_value(azure.os_disk.disk_storage_account_type.unwrap_or_default());
     let disk = disk.ok().and_then(|d| d.as_str().map(str::to_owned)).unwrap_or_default();
     let wants = Wants {
@@ -90,20 +93,26 @@ fn wants(azure: &AzureNodePool) -> (Wants<'_>, String) {
         ephemeral: azure.os_disk.persistence == Some(DiskPersistence::Ephemeral),
         encrypts: azure.encryption_at_host == EncryptionAtHost::Enabled,
         disk: None,
+        arm: Some(arch == Arch::Arm64),
+        // Of what generation an image of the user's is, only Azure knows.
+        generation: template::released(azure).map(|generation| match generation {
+            ImageGeneration::Gen1 => "V1",
+            ImageGeneration::Gen2 => "V2",
+        }),
     };
     (wants, disk)
 }
 
 /// What a size lacks for this pool, with the field and the way out.
 fn lack(size: Option<&Size>, ask: &Ask<'_>) -> Option<(&'static str, String)> {
-    let (wants, disk) = wants(ask.azure);
+    let (wants, disk) = wants(ask.azure, ask.arch);
     let wants = Wants { disk: Some(&disk), ..wants };
     let (name, location) = (&ask.azure.vm_size, ask.location);
     Some(match offer::lack(size, name, &wants, location)? {
         Lack::Size(why) => (
             SIZE,
             format!(
-                "spec.platform.azure.vmSize: {why}. What to do: choose a size that this region sells to the subscription (az vm list-skus -l {location} --size {name})"
+                "spec.platform.azure.vmSize: {why}. What to do: choose a size that can, and that this region sells to the subscription (az vm list-skus -l {location} --size {name})"
             ),
         ),
         Lack::Zone(why) => (

@@ -24,11 +24,22 @@ fn size() -> Size {
         ephemeral: false,
         encrypts: true,
         premium: true,
+        arm: Some(false),
+        generations: vec!["V2".into()],
     }
 }
 
 fn ask(azure: &AzureNodePool, have: u32, wanted: u32) -> Ask<'_> {
-    Ask { azure, location: "westus2", have, wanted, most: wanted, rolls: false, surges: true }
+    Ask {
+        azure,
+        arch: Arch::Amd64,
+        location: "westus2",
+        have,
+        wanted,
+        most: wanted,
+        rolls: false,
+        surges: true,
+    }
 }
 
 fn left(n: i64) -> Quota {
@@ -79,8 +90,23 @@ fn sizes_and_zones_name_their_field() {
     assert!(short.reason == SIZE && short.message.contains("spec.platform.azure.vmSize"), "{short:?}");
     let short = said(&azure(json!({"availabilityZone": "3"})), Some(&s));
     assert!(short.reason == ZONE && short.message.contains("zones 1, 2 of westus2"), "{short:?}");
-    let short = said(&azure(json!({})), Some(&Size { premium: false, ..s }));
+    let short = said(&azure(json!({})), Some(&Size { premium: false, ..s.clone() }));
     assert!(short.message.contains("Premium_LRS"), "{short:?}");
+    let short = said(&azure(json!({})), Some(&Size { arm: Some(true), ..s.clone() }));
+    assert!(short.reason == SIZE && short.message.contains("arm64 processors"), "{short:?}");
+    let first = json!({"type": "AzureMarketplace", "azureMarketplace": {"imageGeneration": "Gen1"}});
+    let short = said(&azure(json!({"image": first})), Some(&s));
+    assert!(short.reason == SIZE && short.message.contains("imageGeneration"), "{short:?}");
+    // What a list of sizes does not say, and of what generation somebody's own image is, Azure judges.
+    let silent = Size { arm: None, generations: Vec::new(), ..s.clone() };
+    let own = json!({"type": "ImageID", "imageID": "/subscriptions/s/images/i"});
+    let named = json!({"type": "AzureMarketplace", "azureMarketplace": {"publisher": "azureopenshift", "offer": "aro4",
+        "sku": "aro_420", "version": "latest"}});
+    let old = Size { generations: vec!["V1".into()], ..s };
+    for (image, size) in [(first, &silent), (own, &old), (named, &old)] {
+        let np = azure(json!({"image": image}));
+        assert_eq!(plan(&ask(&np, 1, 2), Some(size), None), Room::default());
+    }
     // A pool that wants nothing more is not told what it could not have.
     assert_eq!(plan(&ask(&azure(json!({})), 2, 2), None, None).short, None);
 }

@@ -18,6 +18,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+/// Key of a token: what changes nodes in place, an image of the release. Whoever upgrades them would have to read the
+/// release once more to know.
+pub const DAEMON_IMAGE: &str = "machine-config-operator-image";
+
 /// How long an old token is good for.
 pub const AFTERLIFE: SignedDuration = SignedDuration::from_hours(2);
 
@@ -42,6 +46,8 @@ pub struct Said<'a> {
     pub pull_secret: &'a [u8],
     pub trust_bundle: Option<&'a [u8]>,
     pub cloud_config: Option<&'a [u8]>,
+    /// What changes nodes in place.
+    pub daemon_image: &'a str,
 }
 
 fn secret(hc: &HostedCluster, np: &NodePool, name: String, data: Value) -> Value {
@@ -67,7 +73,7 @@ pub fn token(
 ) -> Result<Value, std::io::Error> {
     let configuration = serde_json::to_value(&hc.spec.shared.configuration).unwrap_or_default();
     let hashed = |bytes: Option<&[u8]>| bytes.map(simple_bytes).unwrap_or_default();
-    let data = json!({
+    let mut data = json!({
         token::RELEASE: encoded(said.release),
         token::RELEASE_VERSION: encoded(said.version),
         token::CONFIG: encoded(packed(&rollout.payload)?),
@@ -77,6 +83,9 @@ pub fn token(
         token::CLOUD_CONFIG_HASH: encoded(hashed(said.cloud_config)),
         token::OS_STREAM: encoded(""),
     });
+    if super::machines::is_in_place(np) {
+        data[DAEMON_IMAGE] = encoded(said.daemon_image);
+    }
     let mut o = secret(hc, np, token_name(name(np), &rollout.hash), data);
     o["metadata"]["annotations"][annotation::IGNITION_CONFIG] = json!("true");
     o["metadata"]["annotations"][annotation::NODE_POOL_UPGRADE_TYPE] = json!(np.spec.management.upgrade_type);
@@ -139,15 +148,18 @@ pub fn stub(hc: &HostedCluster, np: &NodePool, boot: &Boot<'_>) -> Value {
 pub fn user_data(hc: &HostedCluster, np: &NodePool, boot: &Boot<'_>) -> Value {
     let data = json!({
         token::VALUE: encoded(stub(hc, np, boot).to_string()),
-        token::DISABLE_TEMPLATING: encoded("true"),
+        // Encoded twice, as upstream has it: whoever reads it decodes what it finds in the Secret.
+        token::DISABLE_TEMPLATING: encoded(STANDARD.encode("true")),
     });
     secret(hc, np, user_data_name(name(np), boot.hash), data)
 }
 
-/// What becomes of a Secret that nobody will boot from any more.
+/// What becomes of a Secret that nobody will boot from any more, or again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chore {
     Delete(String),
+    /// Wanted again: without an end.
+    Keep(String),
     /// Good until then.
     Expire(String, Timestamp),
 }
@@ -163,6 +175,8 @@ pub fn janitor(
     for s in secrets {
         let Some(hash) = hash_of(pool, &s.name) else { continue };
         if kept.contains(hash) {
+            // A configuration that users went back to: the ignition server would neither renew it nor let it live.
+            chores.extend(s.expires.map(|_| Chore::Keep(s.name.clone())));
             continue;
         }
         match (s.token.is_some(), s.expires) {
@@ -202,7 +216,7 @@ mod tests {
     fn old_tokens_live_on_for_a_while() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let later = now.checked_add(SignedDuration::from_mins(5)).unwrap();
-        let kept: BTreeSet<String> = ["aaaaaaaa".to_owned()].into();
+        let kept: BTreeSet<String> = ["aaaaaaaa".to_owned(), "ffffffff".to_owned()].into();
         let all = [
             one("token-np-aaaaaaaa", true, None),
             one("user-data-np-aaaaaaaa", false, None),
@@ -211,6 +225,7 @@ mod tests {
             one("token-np-cccccccc", true, Some(later)),
             one("token-np-dddddddd", true, Some(now)),
             one("token-other-eeeeeeee", true, Some(now)),
+            one("token-np-ffffffff", true, Some(later)),
         ];
         let (chores, next) = janitor("np", &all, &kept, now);
         assert_eq!(
@@ -219,6 +234,7 @@ mod tests {
                 Chore::Expire("token-np-bbbbbbbb".into(), now.checked_add(AFTERLIFE).unwrap()),
                 Chore::Delete("user-data-np-bbbbbbbb".into()),
                 Chore::Delete("token-np-dddddddd".into()),
+                Chore::Keep("token-np-ffffffff".into()),
             ]
         );
         assert_eq!(next, Some(SignedDuration::from_mins(5)));

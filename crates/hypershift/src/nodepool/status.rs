@@ -3,6 +3,7 @@
 use super::machines::Refs;
 use super::rollout::Rollout;
 use super::room::{Room, Short};
+use super::secrets;
 use super::text::bounded;
 use super::watched::{Check, Machine, Token, Word, Workload};
 use crate::around::{NoRelease, Payload};
@@ -85,7 +86,8 @@ pub fn done(in_place: bool, workload: &Workload, target: &Target) -> bool {
         .second
         .is_none_or(|[updated, _, available]| available == w.replicas && (in_place || updated == w.replicas));
     let new = match in_place {
-        true => w.current == target.rollout.hash,
+        // What is current may be wanted again while nodes are still on their way back to it.
+        true => w.current == target.rollout.hash && w.busy.is_empty() && w.stuck.is_empty(),
         false => w.updated == w.replicas,
     };
     same && settled && agreed && new && !w.deleting
@@ -124,6 +126,10 @@ pub fn status(before: &DynamicObject, seen: &Seen<'_>, now: Timestamp) -> Value 
     status["nodesInfo"] = nodes(seen, status["version"].as_str().unwrap_or_default());
     let mut all = Conditions::of(&status);
     for finding in findings(seen, status["version"].as_str().unwrap_or_default()) {
+        // Nodes that stay do not fetch again: nobody need ever show the token of what they become.
+        if in_place && finding.kind == c::REACHED_IGNITION_ENDPOINT && all.is_true(&finding.kind) {
+            continue;
+        }
         all.set(finding, generation, now);
     }
     for (kind, found) in
@@ -244,16 +250,7 @@ fn release(seen: &Seen<'_>) -> Finding {
     let kind = c::VALID_RELEASE_IMAGE;
     match seen.release {
         Some(Ok(p)) => finding(kind, seen.problems, &format!("release {}", p.release.version)),
-        Some(Err(why)) => Finding::new(
-            kind,
-            Status::False,
-            if matches!(why, NoRelease::Invalid(_)) {
-                reason::INVALID_IMAGE
-            } else {
-                reason::VALIDATION_FAILED
-            },
-            why.to_string(),
-        ),
+        Some(Err(why)) => Finding::new(kind, Status::False, reason::VALIDATION_FAILED, why.to_string()),
         None => Finding::new(
             kind,
             Status::Unknown,
@@ -300,39 +297,71 @@ fn conflict(seen: &Seen<'_>) -> Option<Finding> {
     ))
 }
 
+/// What machines are and what they become; the same, or nothing, where nothing changes.
+struct Course<'a> {
+    version: (&'a str, &'a str),
+    config: (&'a str, &'a str),
+    template: (&'a str, &'a str),
+}
+
+/// With a target, it tells. A pool without one is held, and its machines go on becoming what they were last told.
+fn course<'a>(seen: &Seen<'a>, version: &'a str) -> Course<'a> {
+    let noted = |key: &str| current(seen.np, key);
+    let template = noted(annotation::NODE_POOL_PLATFORM_MACHINE_TEMPLATE);
+    match (seen.target, seen.workload) {
+        (Some(t), _) => Course {
+            version: (version, &t.refs.version),
+            config: (noted(annotation::NODE_POOL_CURRENT_CONFIG), &t.rollout.config),
+            template: (template, &t.refs.template),
+        },
+        (None, Some(w)) => {
+            let before = noted(annotation::NODE_POOL_CURRENT_CONFIG_VERSION);
+            let hash = secrets::hash_of(super::name(seen.np), &w.data_secret).unwrap_or_default();
+            // The hash is of the version too: of both that changed it tells only together.
+            let config = if w.version == version { (before, hash) } else { ("", "") };
+            Course { version: (version, &w.version), config, template: (template, &w.template) }
+        }
+        (None, None) => Course { version: ("", ""), config: ("", ""), template: ("", "") },
+    }
+}
+
 /// The three that say that something is being rolled out.
 fn updating(seen: &Seen<'_>, version: &str) -> Vec<Finding> {
-    let np = seen.np;
     let stuck = seen.workload.map(|w| w.stuck.as_str()).filter(|s| !s.is_empty());
-    let said = |kind: &str, from: &str, to: &str, what: &str| -> Finding {
-        if from.is_empty() || from == to {
+    let busy = seen.workload.map(|w| w.busy.as_str()).filter(|b| !b.is_empty());
+    let changes = |(from, to): (&str, &str)| !from.is_empty() && from != to;
+    let said = |kind: &str, (from, to): (&str, &str), what: &str| -> Finding {
+        if !changes((from, to)) {
             return off(kind, "");
-        }
-        if let Some(why) = seen.skew.as_ref() {
-            return Finding::new(kind, Status::False, reason::UNSUPPORTED_SKEW, format!("not begun: {why}"));
         }
         if let Some(why) = stuck {
             return Finding::new(kind, Status::False, reason::INPLACE_UPGRADE_FAILED, why);
         }
-        let how = seen.workload.map(|w| match w.busy.is_empty() {
-            true => format!(", {} of {} machines are of it", w.updated, w.replicas),
-            false => format!(", {}", w.busy),
+        let how = seen.workload.map(|w| match busy {
+            None => format!(", {} of {} machines are of it", w.updated, w.replicas),
+            Some(busy) => format!(", {busy}"),
         });
         let text = format!("{what} is being rolled out: from {from} to {to}{}", how.unwrap_or_default());
         Finding::new(kind, Status::True, reason::AS_EXPECTED, text)
     };
-    let Some(t) = seen.target else {
-        return [c::UPDATING_VERSION, c::UPDATING_CONFIG, c::UPDATING_PLATFORM_MACHINE_TEMPLATE]
-            .map(|kind| off(kind, ""))
-            .to_vec();
-    };
-    let config = current(np, annotation::NODE_POOL_CURRENT_CONFIG);
-    let template = current(np, annotation::NODE_POOL_PLATFORM_MACHINE_TEMPLATE);
-    vec![
-        said(c::UPDATING_VERSION, version, &t.refs.version, "another version"),
-        said(c::UPDATING_CONFIG, config, &t.rollout.config, "another configuration"),
-        said(c::UPDATING_PLATFORM_MACHINE_TEMPLATE, template, &t.refs.template, "another machine template"),
-    ]
+    let course = course(seen, version);
+    let mut of_version = said(c::UPDATING_VERSION, course.version, "another version");
+    let wanted = seen.release.and_then(|r| r.as_ref().ok()).map_or("", |p| p.release.version.as_str());
+    if let Some(why) = seen.skew.as_ref().filter(|_| changes((version, wanted)) && !changes(course.version)) {
+        let why = format!("not begun: {why}");
+        of_version = Finding::new(c::UPDATING_VERSION, Status::False, reason::UNSUPPORTED_SKEW, why);
+    }
+    let mut config = said(c::UPDATING_CONFIG, course.config, "another configuration");
+    if let Some(how) = stuck.or(busy).filter(|_| !changes(course.version) && !changes(course.config)) {
+        // Users went back half-way: nodes have to go back too, though nothing seems to differ.
+        let (is, why) = match stuck {
+            Some(_) => (Status::False, reason::INPLACE_UPGRADE_FAILED),
+            None => (Status::True, reason::AS_EXPECTED),
+        };
+        config = Finding::new(c::UPDATING_CONFIG, is, why, how);
+    }
+    let template = said(c::UPDATING_PLATFORM_MACHINE_TEMPLATE, course.template, "another machine template");
+    vec![of_version, config, template]
 }
 
 fn payload(seen: &Seen<'_>) -> Finding {

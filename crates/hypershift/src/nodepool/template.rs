@@ -40,6 +40,16 @@ pub fn machine_arch(arch: Arch) -> &'static str {
     }
 }
 
+/// The generation of machines whose image the release names; `None`: the user names an image.
+pub fn released(azure: &AzureNodePool) -> Option<ImageGeneration> {
+    let image = &azure.image;
+    let by_id = image.type_ == VmImageType::ImageId && image.image_id.is_some();
+    let given = image.azure_marketplace.as_ref();
+    // All four names are there, or none.
+    let named = given.is_some_and(|m| m.publisher.is_some());
+    (!by_id && !named).then(|| given.map(|m| m.image_generation).unwrap_or_default())
+}
+
 /// The image of a pool: what the user names, or what the release does.
 pub fn image(azure: &AzureNodePool, arch: Arch, payload: &Payload) -> Result<Value, NoImage> {
     let image = &azure.image;

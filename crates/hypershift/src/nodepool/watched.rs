@@ -1,7 +1,7 @@
 //! What is kept of the objects that are watched: a few words each, for there are many machines.
 
 use super::capacity;
-use super::machines::{Before, CARRIED_LABELS};
+use super::machines::{Before, CARRIED_LABELS, Refs};
 use apis::names::{annotation, token};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -105,6 +105,17 @@ pub struct Workload {
     pub has: Before,
     pub paused: bool,
     pub deleting: bool,
+}
+
+impl Workload {
+    /// What machines are told to be.
+    pub fn refs(&self) -> Refs {
+        Refs {
+            data_secret: self.data_secret.clone(),
+            template: self.template.clone(),
+            version: self.version.clone(),
+        }
+    }
 }
 
 /// A MachineHealthCheck.

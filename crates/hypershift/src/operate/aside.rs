@@ -31,6 +31,16 @@ impl Materials for Mounted {
     }
 }
 
+/// Secrets that users get in by, as a status names them.
+fn named(status: &Value) -> [bool; 3] {
+    ["kubeconfig", "customKubeconfig", "kubeadminPassword"].map(|f| status[f]["name"].is_string())
+}
+
+/// Which of them are there now. Whoever could not look knows nothing new: pools go by these names, and stop without them.
+pub(super) fn there(back: &Result<[bool; 3], Failure>, before: &Value) -> [bool; 3] {
+    back.as_ref().map_or_else(|_| named(before), |there| *there)
+}
+
 impl Operator {
     /// Sends a merge patch that only holds for what was seen; who was quicker wakes us.
     pub(super) async fn patch(&self, kind: &Kind, seen: &DynamicObject, patch: Value) -> Result<(), Failure> {
@@ -88,8 +98,7 @@ impl Operator {
                 self.reapply(hc, &cluster, "cluster.x-k8s.io/v1beta1", "Cluster", spec).await?;
             }
         }
-        let named = |field: &str| look.seen.data["status"][field]["name"].is_string();
-        let back = ["kubeconfig", "customKubeconfig", "kubeadminPassword"].map(named);
+        let back = named(&look.seen.data["status"]);
         // Whether what was last tried succeeded is as it was.
         let before = Conditions::of(&look.seen.data["status"]);
         let failed = before.get(condition::RECONCILIATION_SUCCEEDED).filter(|c| c.status == Status::False);
@@ -337,5 +346,17 @@ impl Operator {
             Err(kube::Error::Api(s)) if matches!(s.code, 404 | 409) => Ok(()),
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_could_not_look_takes_nothing_back() {
+        let before = json!({"kubeconfig": {"name": "a"}, "kubeadminPassword": {"name": "b"}});
+        assert_eq!(there(&Err("the API does not answer".into()), &before), [true, false, true]);
+        assert_eq!(there(&Ok([true, false, false]), &before), [true, false, false], "who looked is right");
     }
 }

@@ -137,10 +137,8 @@ impl Operator {
         Ok(Outcome::Done)
     }
 
-    /// Whether a cluster's public endpoint is as its topology says; nothing for clusters whose endpoint is not in question,
-    /// and while nobody has looked.
+    /// Whether a cluster's public endpoint is as its topology says; nothing while nobody has looked.
     pub(super) fn exposed(&self, hc: &HostedCluster) -> Option<Exposed> {
-        self.around.shared_ingress().filter(|_| ingress::swift(hc))?;
         let rolled = self.meanings.router.get(ingress::NAMESPACE, ingress::ROUTER);
         Some(Exposed::of(hc, self.meanings.led.lock().as_ref()?, rolled.as_deref()))
     }

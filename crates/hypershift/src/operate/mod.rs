@@ -32,6 +32,7 @@ use crate::validate::{Problem, configuration};
 use crate::{kinds, naming, validate};
 use apis::conditions::{hosted_cluster as condition, reason};
 use apis::hypershift::HostedCluster;
+use apis::version::Version;
 use clock::{Random, SharedClock};
 use fetch::Fetch;
 use futures::future::BoxFuture;
@@ -164,7 +165,8 @@ impl Operator {
             (Ok(troubles), Ok(_)) if !troubles.is_empty() => Some(troubles.join("; ")),
             _ => None,
         };
-        let status = self.report(&look, back.as_ref().copied().unwrap_or_default(), error.as_deref()).await?;
+        let there = aside::there(&back, &look.seen.data["status"]);
+        let status = self.report(&look, there, error.as_deref()).await?;
         self.marks(&look, &status).await?;
         worked?;
         back?;
@@ -273,13 +275,29 @@ impl Operator {
                 look.problems.extend(validate::release::problems(&look.hc, payload, running.as_ref()));
                 if let Ok(wanted) = payload.release.version.parse() {
                     let blocked = look.plane.as_ref().and_then(|p| not_upgradeable(p));
-                    look.gate =
-                        validate::release::gate(&look.hc, &wanted, running.as_ref(), blocked.as_deref());
+                    let admitted = match blocked {
+                        Some(_) => self.admitted(look, &pull_secret, now).await,
+                        None => None,
+                    };
+                    look.gate = validate::release::gate(
+                        &look.hc,
+                        &wanted,
+                        running.as_ref(),
+                        admitted.as_ref(),
+                        blocked.as_deref(),
+                    );
                 }
             }
             Err(why) => look.problems.extend(validate::release::absent(&look.hc, why)),
         }
         look.release = Some(answer);
+    }
+
+    /// The version that the control plane was told to run.
+    async fn admitted(&self, look: &Look, pull_secret: &[u8], now: jiff::Timestamp) -> Option<Version> {
+        let image = look.plane.as_ref()?.data["spec"]["releaseImage"].as_str()?;
+        let (answer, _) = self.releases.get(&*self.around, &look.hc, image, pull_secret, now).await;
+        answer.as_ref().as_ref().ok()?.release.version.parse().ok()
     }
 
     /// A control plane that goes ahead does so by a release that must be there, too.
@@ -348,6 +366,7 @@ impl Operator {
             error,
             back,
             size: look.size.as_ref(),
+            swift: self.around.shared_ingress().is_some() && crate::ingress::swift(&look.hc),
             exposed: self.exposed(&look.hc),
         };
         let now = self.clock.now();

@@ -85,8 +85,7 @@ impl Operator {
         let views = &self.views;
         let annotated = |key: &str| naming::annotation(hc, key);
         let space = views.spaces.get("", &namespace);
-        // A namespace of the same name that belongs to another cluster is none of ours, nor is what lies in it.
-        let ours = space.as_ref().is_none_or(|s| s.cluster.as_deref().is_none_or(|c| c == naming::key(hc)));
+        let ours = self.ours(hc);
         let infra = hc.spec.infra_id.as_deref().unwrap_or_default();
         let pools = views.pools_of(home, name);
         let mut r = Remains {
@@ -157,6 +156,13 @@ impl Operator {
         r
     }
 
+    /// A namespace of the same name that belongs to another cluster is none of ours, nor is what lies in it or is named
+    /// after it.
+    fn ours(&self, hc: &HostedCluster) -> bool {
+        let space = self.views.spaces.get("", &naming::namespace(hc));
+        space.is_none_or(|s| s.cluster.as_deref().is_none_or(|c| c == naming::key(hc)))
+    }
+
     /// Whether anything of ours is left outside of the namespace.
     fn traces(&self, hc: &HostedCluster, namespace: &str, ours: bool) -> bool {
         let roles = ours && access::names(namespace).iter().any(|n| self.views.roles.get("", n).is_some());
@@ -213,11 +219,7 @@ impl Operator {
     async fn let_go(&self, hc: &HostedCluster) -> Result<(), Failure> {
         let namespace = naming::namespace(hc);
         if let Some(plane) = self.views.planes.get(&namespace, naming::name(hc))
-            && self
-                .views
-                .spaces
-                .get("", &namespace)
-                .is_none_or(|s| s.cluster.as_deref().is_none_or(|c| c == naming::key(hc)))
+            && self.ours(hc)
         {
             let cleanup = naming::annotation(hc, annotation::CLEANUP_CLOUD_RESOURCES);
             let has =
@@ -269,7 +271,7 @@ impl Operator {
             Act::DeleteNamespace => self.gone(&kinds::NAMESPACE, "", &namespace).await,
             Act::EmptyNamespace => self.empty(&namespace).await,
             Act::RemoveTraces => {
-                if r.namespace.is_none() || r.keep_namespace {
+                if self.ours(hc) && (r.namespace.is_none() || r.keep_namespace) {
                     for role in access::names(&namespace) {
                         self.applier.delete(&kinds::CLUSTER_ROLE_BINDING.at("", role.as_str())).await?;
                         self.applier.delete(&kinds::CLUSTER_ROLE.at("", role)).await?;

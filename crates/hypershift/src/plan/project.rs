@@ -46,24 +46,25 @@ pub const MIRRORED: &[&str] = &[
     "hypershift.openshift.io/rotate-authorities",
     "hypershift.openshift.io/rotate-authorities-overlap",
     "hypershift.openshift.io/etcd-backup",
-    // Of components that we do not read ourselves; harmless where nobody does.
-    "oauth.hypershift.openshift.io/login-url-override",
+    // Of components, which read them.
     "hypershift.openshift.io/certificate-renewal",
     "hypershift.openshift.io/certificate-validity",
     "hypershift.openshift.io/certified-operators-catalog-image",
     "hypershift.openshift.io/community-operators-catalog-image",
+    "hypershift.openshift.io/ingress-controller-load-balancer-scope",
+    "hypershift.openshift.io/private-ingress-controller",
+    "hypershift.openshift.io/redhat-marketplace-catalog-image",
+    "hypershift.openshift.io/redhat-operators-catalog-image",
+    "hypershift.openshift.io/request-serving-node-additional-selector",
+    // Of nobody here (docs/differences.md); harmless, and there for whoever else looks.
+    "oauth.hypershift.openshift.io/login-url-override",
     "hypershift.openshift.io/debug-deployments",
     "hypershift.openshift.io/ensureexists-pullsecret-reconcile",
-    "hypershift.openshift.io/ingress-controller-load-balancer-scope",
     "hypershift.openshift.io/konnectivity-agent-image",
     "hypershift.openshift.io/konnectivity-server-image",
     "hypershift.openshift.io/management-platform",
     "hypershift.openshift.io/olm-catalogs-is-registry-overrides",
     "hypershift.openshift.io/portieris-image",
-    "hypershift.openshift.io/private-ingress-controller",
-    "hypershift.openshift.io/redhat-marketplace-catalog-image",
-    "hypershift.openshift.io/redhat-operators-catalog-image",
-    "hypershift.openshift.io/request-serving-node-additional-selector",
 ];
 
 /// Annotations of which the beginning decides.

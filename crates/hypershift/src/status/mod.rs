@@ -50,7 +50,9 @@ pub struct Seen<'a> {
     pub back: [bool; 3],
     /// Nothing: clusters have no sizes here.
     pub size: Option<&'a crate::sizing::Decision>,
-    /// Nothing: that is not in question.
+    /// Whether the public endpoint comes and goes; of others nothing is said of it.
+    pub swift: bool,
+    /// Nothing: that is not known yet.
     pub exposed: Option<Exposed>,
 }
 
@@ -65,6 +67,9 @@ pub fn status(before: &DynamicObject, seen: &Seen<'_>, now: Timestamp) -> Value 
     mirrored(&mut all, plane, generation, now);
     for finding in own(seen, plane, &status) {
         all.set(finding, generation, now);
+    }
+    if !seen.swift {
+        all.remove(c::PUBLIC_ENDPOINT_EXPOSED);
     }
     links::write(&mut all, seen, generation, now);
     if let Some(decision) = seen.size {
@@ -181,7 +186,7 @@ fn own(seen: &Seen<'_>, plane: &Value, status: &Value) -> Vec<Finding> {
         }
         out.push(etcd);
     }
-    out.extend(seen.exposed.map(exposed));
+    out.extend(seen.exposed.filter(|_| seen.swift).map(exposed));
     out.push(match seen.error {
         None => Finding::new(
             c::RECONCILIATION_SUCCEEDED,
@@ -370,10 +375,12 @@ fn progressing(seen: &Seen<'_>, status: &Value, own: &[Finding]) -> Finding {
     if seen.plane.is_none() {
         blocking.push(c::PLATFORM_CREDENTIALS_FOUND);
     }
-    // What a cluster that runs bears does not block it.
+    // What a cluster that runs bears does not block it, nor does what Azure says of its places.
+    let places = seen.verdict.map(|v| v.places.as_slice()).unwrap_or_default();
     let borne = |kind: &str| {
         let mut why = seen.problems.iter().filter(|p| p.condition == kind).peekable();
-        seen.plane.is_some() && why.peek().is_some() && why.all(|p| !p.stops())
+        let bears = |p: &Problem| !p.stops() || places.contains(&p.message);
+        seen.plane.is_some() && why.peek().is_some() && why.all(bears)
     };
     let bad =
         |kind: &&str| own.iter().find(|f| f.status == Status::False && f.kind == **kind && !borne(kind));
@@ -405,3 +412,6 @@ fn progressing(seen: &Seen<'_>, status: &Value, own: &[Finding]) -> Finding {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

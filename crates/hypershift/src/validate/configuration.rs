@@ -94,6 +94,22 @@ fn hostnames(hc: &HostedCluster) -> Vec<String> {
 const OUTSIDE: [ServiceType; 4] =
     [ServiceType::ApiServer, ServiceType::OAuthServer, ServiceType::Konnectivity, ServiceType::Ignition];
 
+/// How a service may be published, as the definition has it.
+fn ways(hc: &HostedCluster, service: ServiceType) -> &'static [PublishingType] {
+    use PublishingType::{LoadBalancer, Route};
+    let azure = hc.spec.shared.platform.azure.as_ref();
+    let managed = azure.is_some_and(|a| a.azure_authentication_config.is_managed());
+    match service {
+        ServiceType::Konnectivity | ServiceType::Ignition => &[Route],
+        ServiceType::OAuthServer if managed => &[Route],
+        _ => &[Route, LoadBalancer],
+    }
+}
+
+fn spelled(ways: &[PublishingType]) -> String {
+    ways.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+}
+
 fn services(hc: &HostedCluster, management: &Management) -> Vec<String> {
     let mut out = Vec::new();
     let mut seen = Vec::new();
@@ -103,11 +119,12 @@ fn services(hc: &HostedCluster, management: &Management) -> Vec<String> {
         }
         seen.push(s.service);
         let type_ = s.service_publishing_strategy.type_;
-        let possible = matches!(type_, PublishingType::Route | PublishingType::LoadBalancer);
-        if OUTSIDE.contains(&s.service) && !possible {
+        let ways = ways(hc, s.service);
+        if OUTSIDE.contains(&s.service) && !ways.contains(&type_) {
             out.push(format!(
-                "spec.services[{i}].servicePublishingStrategy.type: {} cannot be published by {type_} on Azure: use Route or LoadBalancer",
-                s.service
+                "spec.services[{i}].servicePublishingStrategy.type: {} cannot be published by {type_} on Azure: use {}",
+                s.service,
+                spelled(ways)
             ));
         }
         if type_ == PublishingType::Route && !management.routes {
@@ -119,7 +136,8 @@ fn services(hc: &HostedCluster, management: &Management) -> Vec<String> {
     }
     for which in OUTSIDE.into_iter().filter(|w| !seen.contains(w)) {
         out.push(format!(
-            "spec.services has no entry for {which}: add one that is published by Route or LoadBalancer"
+            "spec.services has no entry for {which}: add one that is published by {}",
+            spelled(ways(hc, which))
         ));
     }
     out
@@ -163,7 +181,23 @@ fn azure(hc: &HostedCluster) -> Vec<String> {
     if !managed && swift {
         out.push("spec.platform.azure.private.type is Swift, which only clusters with ManagedIdentities have: use PrivateLink".to_owned());
     }
+    out.extend(vault_identity(hc, managed));
     out
+}
+
+/// Who reaches the vault must be of the cluster's flavour: the other's credential is never there.
+fn vault_identity(hc: &HostedCluster, managed: bool) -> Option<String> {
+    let azure = hc.spec.shared.secret_encryption.as_ref()?.kms.as_ref()?.azure.as_ref()?;
+    let (wrong, right, flavour) = match managed {
+        true => ("workloadIdentity", "kms", "ManagedIdentities"),
+        false => ("kms", "workloadIdentity", "WorkloadIdentities"),
+    };
+    let fits = if managed { azure.workload_identity.is_none() } else { azure.kms.is_none() };
+    (!fits).then(|| {
+        format!(
+            "spec.secretEncryption.kms.azure.{wrong} is not for a cluster with {flavour}: make the cluster again with {right} in its place, which cannot be changed later"
+        )
+    })
 }
 
 fn node_ports(hc: &HostedCluster) -> Option<String> {
@@ -277,4 +311,72 @@ fn tokens(hc: &HostedCluster) -> Vec<String> {
         ));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apis::hypershift::encryption::{AzureKms, Kms, KmsWorkloadIdentity, SecretEncryption};
+    use apis::hypershift::identity::{AzureAuthenticationType, ManagedIdentity};
+    use apis::hypershift::platform::AzurePlatform;
+
+    fn cluster(flavour: AzureAuthenticationType) -> HostedCluster {
+        let mut hc = HostedCluster::default();
+        let mut azure = AzurePlatform::default();
+        azure.azure_authentication_config.azure_authentication_config_type = flavour;
+        hc.spec.shared.platform.azure = Some(azure);
+        hc
+    }
+
+    #[test]
+    fn a_vault_is_reached_by_an_identity_of_the_clusters_flavour() {
+        use AzureAuthenticationType::{ManagedIdentities, WorkloadIdentities};
+        let managed = AzureKms { kms: Some(ManagedIdentity::default()), ..AzureKms::default() };
+        let workload =
+            AzureKms { workload_identity: Some(KmsWorkloadIdentity::default()), ..AzureKms::default() };
+        for (flavour, kms, wrong) in [
+            (ManagedIdentities, &managed, None),
+            (
+                ManagedIdentities,
+                &workload,
+                Some("kms.azure.workloadIdentity is not for a cluster with Managed"),
+            ),
+            (WorkloadIdentities, &workload, None),
+            (
+                WorkloadIdentities,
+                &managed,
+                Some("kms.azure.kms is not for a cluster with WorkloadIdentities"),
+            ),
+        ] {
+            let mut hc = cluster(flavour);
+            let kms = Kms { azure: Some(kms.clone()), ..Kms::default() };
+            hc.spec.shared.secret_encryption =
+                Some(SecretEncryption { kms: Some(kms), ..SecretEncryption::default() });
+            let said: Vec<String> =
+                azure(&hc).into_iter().filter(|m| m.contains("secretEncryption")).collect();
+            assert_eq!(said.len(), usize::from(wrong.is_some()), "{said:?}");
+            assert!(wrong.is_none_or(|w| said[0].contains(w)), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_definition_accepts_is_advised() {
+        let management = Management { openshift: false, minor: 34, routes: true };
+        let told = |flavour| services(&cluster(flavour), &management).join("\n");
+        let said = told(AzureAuthenticationType::WorkloadIdentities);
+        for (service, ways) in [
+            ("APIServer", "Route or LoadBalancer"),
+            ("OAuthServer", "Route or LoadBalancer"),
+            ("Konnectivity", "Route"),
+            ("Ignition", "Route"),
+        ] {
+            let line = format!("no entry for {service}: add one that is published by {ways}");
+            assert!(said.lines().any(|l| l.ends_with(&line)), "{line:?} is not in {said}");
+        }
+        let said = told(AzureAuthenticationType::ManagedIdentities);
+        assert!(
+            said.lines().any(|l| l.ends_with("OAuthServer: add one that is published by Route")),
+            "{said}"
+        );
+    }
 }

@@ -27,7 +27,7 @@ pub fn problems(hc: &HostedCluster, payload: &Payload, running: Option<&Version>
     if !unchecked(hc) {
         out.extend(reach(&named(hc), &version, running).into_iter().map(invalid));
         if hc.spec.networking.network_type == NetworkType::OpenShiftSdn && version.ordinal() > 10 {
-            out.push(Problem::configuration(format!(
+            out.push(invalid(format!(
                 "spec.networking.networkType is OpenShiftSDN, which {version} no longer has: use OVNKubernetes"
             )));
         }
@@ -133,11 +133,20 @@ pub enum Gate {
     Closed(String),
 }
 
-/// Upgrades between minors wait until the cluster says that it is ready, unless somebody insists.
-pub fn gate(hc: &HostedCluster, wanted: &Version, now: Option<&Version>, blocked: Option<&str>) -> Gate {
+/// Upgrades between minors wait until the cluster says that it is ready, unless somebody insists. `now` is what was complete
+/// last, `admitted` what the control plane was told to run: a cluster on its way there is not ready for anything, and must
+/// neither be held by that nor kept from a patch that mends it.
+pub fn gate(
+    hc: &HostedCluster,
+    wanted: &Version,
+    now: Option<&Version>,
+    admitted: Option<&Version>,
+    blocked: Option<&str>,
+) -> Gate {
     let image = &hc.spec.release.image;
     let (Some(now), Some(blocked)) = (now, blocked) else { return Gate::Open };
-    if wanted.same_minor(now) || hc.spec.control_plane_release.is_some() {
+    let through = [Some(now), admitted].into_iter().flatten().any(|v| wanted.same_minor(v));
+    if through || hc.spec.control_plane_release.is_some() {
         return Gate::Open;
     }
     let insists = format!(
@@ -155,5 +164,25 @@ pub fn gate(hc: &HostedCluster, wanted: &Version, now: Option<&Version>, blocked
         None => Gate::Closed(format!(
             "the upgrade from {now} to {wanted} is blocked: the cluster is not upgradeable ({blocked}); resolve that, or insist with {insists}"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn an_upgrade_that_was_let_through_is_not_held_by_itself() {
+        let hc = HostedCluster::default();
+        let v = |text: &str| text.parse::<Version>().unwrap();
+        let (old, new, mended, next) = (v("4.19.3"), v("4.20.0"), v("4.20.1"), v("4.21.0"));
+        let said = |wanted: &Version, admitted: &Version| {
+            gate(&hc, wanted, Some(&old), Some(admitted), Some("UpdateInProgress"))
+        };
+        assert!(matches!(said(&new, &old), Gate::Closed(_)));
+        assert_eq!(said(&new, &new), Gate::Open, "it is on its way");
+        assert_eq!(said(&mended, &new), Gate::Open, "a patch may mend it");
+        assert!(matches!(said(&next, &new), Gate::Closed(_)), "one minor at a time");
     }
 }

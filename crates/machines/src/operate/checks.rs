@@ -38,20 +38,21 @@ impl Checks {
         }
         let spec: MachineHealthCheckSpec = typed(&seen, "spec")?;
         let now = shared.clock.now();
-        let targets: Vec<Seen> = shared
-            .views
-            .machines
-            .within(ns)
-            .into_iter()
-            .filter(|m| cluster_of(m) == spec.cluster_name && !shared.views.is_going(m))
-            .filter(|m| selects(&spec.selector, &m.metadata.labels.clone().unwrap_or_default()))
-            .collect();
+        let all = shared.views.machines.within(ns).into_iter();
+        let all = all
+            .filter(|m| cluster_of(m) == spec.cluster_name)
+            .filter(|m| selects(&spec.selector, &m.metadata.labels.clone().unwrap_or_default()));
+        let (going, mut targets): (Vec<Seen>, Vec<Seen>) = all.partition(|m| shared.views.is_going(m));
         let verdicts: Vec<Verdict> = targets.iter().map(|m| self.judge(m, &spec, now)).collect();
-        let sick = verdicts.iter().filter(|v| matches!(v, Verdict::Sick { .. })).count() as u32;
-        let allowance = health::allowance(&spec, targets.len() as u32, sick);
+        let broken = |m: &Seen| health::counts(&m.data["status"], &self.judge(m, &spec, now));
+        let broken: Vec<Seen> = going.into_iter().filter(broken).collect();
+        let sick = verdicts.iter().filter(|v| matches!(v, Verdict::Sick { .. })).count() + broken.len();
+        let (sick, total) = (sick as u32, (targets.len() + broken.len()) as u32);
+        let allowance = health::allowance(&spec, total, sick);
         for (machine, verdict) in targets.iter().zip(&verdicts) {
             self.mark(machine, verdict, allowance.is_some(), now).await?;
         }
+        targets.extend(broken);
         let at = kinds::CHECK.at(ns, n);
         shared
             .status(&at, &seen, |o| {
@@ -73,7 +74,7 @@ impl Checks {
         let node = match (status["nodeRef"].is_object(), &guest) {
             // A machine that does not exist yet needs no guest to be late.
             (false, None) if machine.data["spec"]["providerID"].is_string() => Node::Unknown,
-            (false, _) => Node::Awaited(created(machine)),
+            (false, _) => Node::Awaited(health::awaited(created(machine), status)),
             (true, None) => Node::Unknown,
             (true, Some(_)) => match &fact {
                 Some(f) => Node::There(&f.conditions),

@@ -77,7 +77,13 @@ impl Clusters {
         let all = each.into_iter().flat_map(|(kind, view)| {
             view.within(namespace(cluster)).into_iter().map(move |o| (kind.clone(), o))
         });
-        all.filter(|(_, o)| of(o)).collect()
+        // What outlives its Machine is found in Azure by way of the cluster.
+        let outlives = |o: &Seen| {
+            let machine = super::index::controller(o).and_then(|(_, n)| views.machines.get(namespace(o), n));
+            o.metadata.deletion_timestamp.is_some() && machine.is_none()
+        };
+        let azure = views.azure_machines.within(namespace(cluster)).into_iter().filter(outlives);
+        all.chain(azure.map(|o| (kinds::AZURE_MACHINE, o))).filter(|(_, o)| of(o)).collect()
     }
 }
 

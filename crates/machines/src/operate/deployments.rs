@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::index::is_controlled_by;
+use super::sets::TIMEOUTS;
 use super::views::{Seen, created, name, namespace, typed};
 use super::write::Changed;
 use crate::kinds::{self, annotation, finalizer, label};
@@ -202,19 +203,18 @@ impl Deployments {
             if set.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let desired = is_of(set, &look.hash).then(|| self.desired(look, *size, revision));
-            let size = *size;
+            let desired = self.desired(look, *size, revision);
             let changed = shared
-                .change(&kinds::SET, set, |o| match desired {
-                    Some(d) => {
-                        o["spec"] = d["spec"].clone();
+                .change(&kinds::SET, set, |o| match is_of(set, &look.hash) {
+                    true => {
+                        o["spec"] = desired["spec"].clone();
                         for field in ["labels", "annotations"] {
-                            for (k, v) in d["metadata"][field].as_object().into_iter().flatten() {
+                            for (k, v) in desired["metadata"][field].as_object().into_iter().flatten() {
                                 o["metadata"][field][k] = v.clone();
                             }
                         }
                     }
-                    None => o["spec"]["replicas"] = json!(size),
+                    false => outgoing(o, &desired),
                 })
                 .await?;
             still &= matches!(changed, Changed::Same);
@@ -311,6 +311,26 @@ pub fn wish(spec: &MachineDeploymentSpec) -> Wish {
     let missing = count(steps.and_then(|s| s.max_unavailable.as_ref()), total, false, 0);
     let on_delete = strategy.and_then(|s| s.type_.as_deref()) == Some("OnDelete");
     Wish::new(total, surge, missing, on_delete)
+}
+
+/// What reaches a set of an old template: its size, and what machines can be given while they run. Its machines may have a
+/// long way out before them, and the rest would make them others than they are.
+fn outgoing(set: &mut Value, desired: &Value) {
+    set["spec"]["replicas"] = desired["spec"]["replicas"].clone();
+    let (wanted, selected) = (&desired["spec"]["template"], set["spec"]["selector"]["matchLabels"].clone());
+    let template = &mut set["spec"]["template"];
+    let hash = template["metadata"]["labels"][label::TEMPLATE_HASH].clone();
+    for field in TIMEOUTS {
+        template["spec"][field] = wanted["spec"][field].clone();
+    }
+    for field in ["labels", "annotations"] {
+        template["metadata"][field] = wanted["metadata"][field].clone();
+    }
+    // By these it knows its own, and tells them from those of others.
+    template["metadata"]["labels"][label::TEMPLATE_HASH] = hash;
+    for (k, v) in selected.as_object().into_iter().flatten() {
+        template["metadata"]["labels"][k] = v.clone();
+    }
 }
 
 fn is_of(set: &DynamicObject, hash: &str) -> bool {
@@ -410,4 +430,28 @@ fn status(o: &DynamicObject, look: &Look, machines: &[Seen], now: Timestamp) -> 
         status[field] = value;
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_sets_get_what_rolls_nothing() {
+        let set = |hash: &str, size: u32, template: Value| {
+            json!({"spec": {"replicas": size, "selector": {"matchLabels": {"pool": "p", label::TEMPLATE_HASH: hash}},
+                "template": template}})
+        };
+        let old = json!({"metadata": {"labels": {"pool": "p", "gone": "x", label::TEMPLATE_HASH: "old"}},
+            "spec": {"version": "1", "nodeDrainTimeout": "1h", "nodeDeletionTimeout": "9s"}});
+        let new = json!({"metadata": {"labels": {"pool": "p", "team": "y", label::TEMPLATE_HASH: "new"},
+                "annotations": {"taints": "[]"}},
+            "spec": {"version": "2", "nodeDrainTimeout": "1s", "nodeVolumeDetachTimeout": "2s"}});
+        let mut now = set("old", 3, old);
+        outgoing(&mut now, &set("new", 1, new));
+        let template = json!({"metadata": {"labels": {"pool": "p", "team": "y", label::TEMPLATE_HASH: "old"},
+                "annotations": {"taints": "[]"}},
+            "spec": {"version": "1", "nodeDrainTimeout": "1s", "nodeVolumeDetachTimeout": "2s", "nodeDeletionTimeout": null}});
+        assert_eq!(now, set("old", 1, template));
+    }
 }

@@ -5,7 +5,7 @@
 //! running pods lose data. If the whole cluster goes, nobody's pods are saved.
 
 use super::Shared;
-use super::guests::Guest;
+use super::guests::{Guest, NodeFact};
 use super::machines::{excluded, hooks};
 use super::views::{Seen, cluster_of, name, namespace};
 use crate::kinds::{self, annotation};
@@ -112,13 +112,11 @@ pub async fn step(
                 let step = waits("DrainingNode", message, drain_began, detach_began);
                 return (step, sooner(AGAIN, left));
             }
-            if let Ok(guest) = guest {
-                shared.guests.drained(guest, node);
-            }
         }
+        shared.guests.drained(key);
         if !excluded(machine, annotation::EXCLUDE_DETACH)
             && let Ok(guest) = guest
-            && let Some(volumes) = guest.nodes.by_name(node).map(|n| n.volumes).filter(|n| *n > 0)
+            && let Some(volumes) = guest.nodes.by_name(node).map(|n| attached(&n)).filter(|n| *n > 0)
         {
             let since = *detach_began.get_or_insert(now);
             let (up, left) = expired(spec.node_volume_detach_timeout.as_deref(), since, now);
@@ -137,6 +135,12 @@ pub async fn step(
         return (waits("WaitingForPreTerminateHook", message, drain_began, detach_began), None);
     }
     (Step { over: true, reason: "Deleting", message: String::new(), drain_began, detach_began }, None)
+}
+
+/// Volumes that a node is to give back first. A kubelet that is dead unmounts nothing: who waited for it would wait for
+/// ever, and a dead node could not be replaced.
+fn attached(node: &NodeFact) -> usize {
+    if node.unreachable() { 0 } else { node.volumes }
 }
 
 /// Whether a pod keeps its node: not one of the node itself, not one that is over, not one that says so.
@@ -167,7 +171,7 @@ async fn drain(shared: &Shared, guest: &Arc<Guest>, node: &str, key: &str) -> Op
     if !pods.complete() {
         return Some(format!("listing the pods of node {node}"));
     }
-    let unreachable = fact.and_then(|f| f.ready().map(|c| c.status == "Unknown")).unwrap_or(false);
+    let unreachable = fact.is_some_and(|f| f.unreachable());
     let left: Vec<Arc<Pod>> = pods.view.all().into_iter().filter(|p| stays(p, unreachable)).collect();
     if left.is_empty() {
         return None;

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1 as core;
 use kube::Client;
 use kube::core::DynamicObject;
 use parking_lot::{Mutex, RwLock};
-use reconcile::{Handle, Metrics, News, Runtime, Sink, Source, View, Watch};
+use reconcile::{Handle, Metrics, News, Runtime, Sink, Source, View, Watch, split};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +60,11 @@ impl NodeFact {
 
     pub fn ready(&self) -> Option<&NodeCondition> {
         self.conditions.iter().find(|c| c.kind == "Ready")
+    }
+
+    /// Whether nobody has heard of its kubelet for a while.
+    pub fn unreachable(&self) -> bool {
+        self.ready().is_some_and(|c| c.status == "Unknown")
     }
 }
 
@@ -168,6 +173,7 @@ impl Aside {
 /// Pods of a node that is drained.
 pub struct Pods {
     pub view: Arc<View<core::Pod>>,
+    machine: String,
     complete: Arc<AtomicBool>,
     _watch: Aside,
 }
@@ -324,12 +330,51 @@ impl Guests {
             watch = watch.wakes(Arc::new(Pokes(wakes.machines.clone(), machine.to_owned())));
         }
         let watch = Aside::start(watch, self.clock.clone(), &self.metrics);
-        let pods = Arc::new(Pods { view, complete, _watch: watch });
+        let pods = Arc::new(Pods { view, machine: machine.to_owned(), complete, _watch: watch });
         drains.insert(node.to_owned(), pods.clone());
         pods
     }
 
-    pub fn drained(&self, guest: &Guest, node: &str) {
-        guest.drains.lock().remove(node);
+    /// A machine's drain is over, or was cut short: nobody looks at its pods any more.
+    pub fn drained(&self, machine: &str) {
+        let (namespace, _) = split(machine);
+        let slots: Vec<_> = {
+            let known = self.known.lock();
+            known.iter().filter(|((ns, _), _)| ns == namespace).map(|(_, slot)| slot.clone()).collect()
+        };
+        for slot in slots {
+            if let Ok(slot) = slot.try_lock()
+                && let Some(Entry::There(guest)) = &*slot
+            {
+                guest.drains.lock().retain(|_, pods| pods.machine != machine);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::{BoxFuture, pending};
+    use kube::client::Body;
+
+    struct Nowhere;
+
+    impl Reach for Nowhere {
+        fn guest<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Client, Unreachable>> {
+            let never = |_: http::Request<Body>| pending::<Result<http::Response<Body>, tower::BoxError>>();
+            Box::pin(async move { Ok(Client::new(tower::service_fn(never), "default")) })
+        }
+    }
+
+    #[tokio::test]
+    async fn pods_are_followed_no_longer_than_somebody_drains() {
+        let guests = Guests::new(Arc::new(Nowhere), clock::system(), &Metrics::default(), Arc::default());
+        let guest = guests.get("ns", "c").await.unwrap();
+        guests.pods(&guest, "n", "ns/m");
+        guests.pods(&guest, "o", "ns/other");
+        guests.drained("ns/m");
+        let left: Vec<String> = guest.drains.lock().keys().cloned().collect();
+        assert_eq!(left, ["o"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Two things that a view cannot do: finding objects by something other than their name, and remembering what was asked
-//! of the server and not yet heard of.
+//! What a view cannot do: finding objects by something other than their name, and remembering what was asked of the server
+//! and not yet heard of. Whoever remembers hears of ends, too, and forgets.
 
 use kube::core::DynamicObject;
 use parking_lot::{Mutex, RwLock};
@@ -180,5 +180,112 @@ impl Sink for Expected {
                 asked.made.retain(|_, (_, round)| *round > began);
             }
         }
+    }
+}
+
+/// Versions that we wrote, by uid, until the watch has caught up.
+#[derive(Default)]
+pub struct Versions(Mutex<HashMap<String, u64>>);
+
+fn version(o: &DynamicObject) -> Option<u64> {
+    o.metadata.resource_version.as_deref()?.parse().ok()
+}
+
+impl Versions {
+    pub fn wrote(&self, live: &DynamicObject) {
+        // What is gone with this write is told of by its end, not by a version.
+        let ends = live.metadata.deletion_timestamp.is_some()
+            && live.metadata.finalizers.iter().flatten().next().is_none();
+        if let (Some(uid), Some(now), false) = (&live.metadata.uid, version(live), ends) {
+            self.0.lock().insert(uid.clone(), now);
+        }
+    }
+
+    /// Whether what was seen is older than what we wrote.
+    pub fn is_stale(&self, seen: &DynamicObject) -> bool {
+        let (Some(uid), Some(now)) = (&seen.metadata.uid, version(seen)) else { return false };
+        let mut versions = self.0.lock();
+        match versions.get(uid) {
+            Some(wrote) if now < *wrote => true,
+            Some(_) => {
+                versions.remove(uid);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn ended(&self, o: &DynamicObject) {
+        if let Some(uid) = &o.metadata.uid {
+            self.0.lock().remove(uid);
+        }
+    }
+}
+
+impl Sink for Versions {
+    fn hear(&self, _: &Source, news: News<'_>) {
+        if let News::Gone(o) = news {
+            self.ended(o);
+        }
+    }
+}
+
+/// AzureMachines by the Secret that they wait for. Attach to their watch.
+#[derive(Default)]
+pub struct Boots(Mutex<HashMap<Place, BTreeSet<String>>>);
+
+impl Boots {
+    pub fn wait(&self, secret: Place, key: String) {
+        self.0.lock().entry(secret).or_default().insert(key);
+    }
+
+    /// It is there: who waited for it.
+    pub fn come(&self, secret: &Place) -> BTreeSet<String> {
+        self.0.lock().remove(secret).unwrap_or_default()
+    }
+
+    fn ended(&self, o: &DynamicObject) {
+        let (namespace, name) = place(o);
+        let key = format!("{namespace}/{name}");
+        self.0.lock().retain(|_, waiting| {
+            waiting.remove(&key);
+            !waiting.is_empty()
+        });
+    }
+}
+
+impl Sink for Boots {
+    fn hear(&self, _: &Source, news: News<'_>) {
+        if let News::Gone(o) = news {
+            self.ended(o);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(version: &str) -> DynamicObject {
+        let o = serde_json::json!({"apiVersion": "v1", "kind": "x",
+            "metadata": {"namespace": "ns", "name": "m", "uid": "u", "resourceVersion": version}});
+        serde_json::from_value(o).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_is_gone() {
+        let versions = Versions::default();
+        versions.wrote(&object("7"));
+        assert!(versions.is_stale(&object("6")));
+        versions.ended(&object("8"));
+        assert!(versions.0.lock().is_empty());
+        let (boots, secret) = (Boots::default(), ("ns".to_owned(), "data".to_owned()));
+        boots.wait(secret.clone(), "ns/m".into());
+        boots.wait(secret.clone(), "ns/n".into());
+        boots.ended(&object("8"));
+        assert_eq!(boots.come(&secret), BTreeSet::from(["ns/n".to_owned()]));
+        boots.wait(secret, "ns/m".into());
+        boots.ended(&object("8"));
+        assert!(boots.0.lock().is_empty());
     }
 }

@@ -47,7 +47,10 @@ impl Machines {
     async fn run(&self, key: &str) -> Result<Outcome, Failure> {
         let (ns, n) = split(key);
         let shared = &self.0;
-        let Some(seen) = shared.views.machines.get(ns, n) else { return Ok(Outcome::Done) };
+        let Some(seen) = shared.views.machines.get(ns, n) else {
+            shared.guests.drained(key);
+            return Ok(Outcome::Done);
+        };
         if shared.is_stale(&seen) || shared.rests(&seen) {
             return Ok(Outcome::Done);
         }
@@ -164,6 +167,16 @@ impl Machines {
         Ok(())
     }
 
+    /// What the server has of an AzureMachine that the view has not: the watch may not have told of it yet, and a Machine
+    /// that ended before it would leave it behind.
+    async fn unseen(&self, machine: &Seen, spec: &MachineSpec) -> Result<Option<Seen>, Failure> {
+        let Some(n) = spec.infrastructure_ref.name.as_deref().filter(|n| !n.is_empty()) else {
+            return Ok(None);
+        };
+        let api = kinds::AZURE_MACHINE.api(self.0.applier.client(), namespace(machine));
+        Ok(api.get_opt(n).await?.map(Arc::new))
+    }
+
     async fn remove(
         &self,
         seen: &Seen,
@@ -173,6 +186,10 @@ impl Machines {
     ) -> Result<Outcome, Failure> {
         let shared = &self.0;
         let at = kinds::MACHINE.at(namespace(seen), name(seen));
+        let azure = match azure {
+            Some(azure) => Some(azure),
+            None => self.unseen(seen, spec).await?,
+        };
         // Once the infrastructure goes, there is nothing to save any more.
         let begun = azure.as_ref().is_none_or(|a| a.metadata.deletion_timestamp.is_some());
         let (step, again) = match begun {
@@ -182,6 +199,7 @@ impl Machines {
         let (mut reason, mut message) = (step.reason, step.message.clone());
         let mut gone = false;
         if step.over {
+            shared.guests.drained(key);
             match &azure {
                 Some(azure) => {
                     if azure.metadata.deletion_timestamp.is_none() {

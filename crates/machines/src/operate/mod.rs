@@ -22,14 +22,14 @@ pub use write::MANAGER;
 use crate::around::Clouds;
 use clock::{Random, SharedClock};
 use guests::Guests;
-use index::Place;
+use index::{Boots, Place, Versions};
 use jiff::SignedDuration;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use reconcile::Applier;
 use reconcile::{ApplyError, Kind, ObjectRef, StatusWrite};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use write::{Changed, Writer};
 
@@ -51,46 +51,22 @@ pub struct Shared {
     /// What Azure is busy with, by object: the status says it too, but a watch may be late with it, and the cause of a
     /// failure is told to whoever asks about the operation and to nobody else.
     operations: Mutex<HashMap<String, ::azure::Lro>>,
-    /// AzureMachines by the Secret that they wait for.
-    boots: Mutex<HashMap<Place, BTreeSet<String>>>,
-    /// Versions that we wrote, by uid, until the watch has caught up.
-    versions: Mutex<HashMap<String, u64>>,
+    boots: Arc<Boots>,
+    versions: Arc<Versions>,
     /// How often machines that are ready are looked for in Azure.
     look: SignedDuration,
-}
-
-fn version(o: &DynamicObject) -> Option<u64> {
-    o.metadata.resource_version.as_deref()?.parse().ok()
 }
 
 impl Shared {
     /// Whether a view is behind what we ourselves wrote: then the watch will wake us, and whatever is decided now
     /// would be refused.
     fn is_stale(&self, seen: &DynamicObject) -> bool {
-        let (Some(uid), Some(now)) = (&seen.metadata.uid, version(seen)) else { return false };
-        let mut versions = self.versions.lock();
-        match versions.get(uid) {
-            Some(wrote) if now < *wrote => true,
-            Some(_) => {
-                versions.remove(uid);
-                false
-            }
-            None => false,
-        }
+        self.versions.is_stale(seen)
     }
 
     /// Whether an object is to be left alone: by somebody's wish, or because nobody keeps this namespace.
     fn rests(&self, o: &DynamicObject) -> bool {
         !self.tenants.serves(views::namespace(o)) || self.views.paused(o)
-    }
-
-    fn wrote(&self, live: &DynamicObject) {
-        // What is gone with this write is told of by its end, not by a version.
-        let ends = live.metadata.deletion_timestamp.is_some()
-            && live.metadata.finalizers.iter().flatten().next().is_none();
-        if let (Some(uid), Some(now), false) = (&live.metadata.uid, version(live), ends) {
-            self.versions.lock().insert(uid.clone(), now);
-        }
     }
 
     /// See [`Applier::status`].
@@ -101,7 +77,7 @@ impl Shared {
         compute: impl Fn(&DynamicObject) -> Value + Send,
     ) -> Result<(), ApplyError> {
         if let StatusWrite::Written(live) = self.applier.status(at, seen, compute).await? {
-            self.wrote(&live);
+            self.versions.wrote(&live);
         }
         Ok(())
     }
@@ -115,7 +91,7 @@ impl Shared {
     ) -> Result<Changed, write::Error> {
         let changed = self.writer.change(kind, seen, change).await?;
         if let Changed::Written(live) = &changed {
-            self.wrote(live);
+            self.versions.wrote(live);
         }
         Ok(changed)
     }

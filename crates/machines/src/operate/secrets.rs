@@ -26,8 +26,7 @@ impl Secrets {
     fn there(&self, o: &DynamicObject) {
         let at = place(o);
         if let Some(handle) = self.azure_machines.get() {
-            let waiting = self.shared.boots.lock().remove(&at);
-            waiting.into_iter().flatten().for_each(|key| handle.poke(&key));
+            self.shared.boots.come(&at).iter().for_each(|key| handle.poke(key));
         }
         let Some(cluster) = at.1.strip_suffix(SUFFIX) else { return };
         // Only of those that are Clusters' by name; there are many other kubeconfigs.

@@ -26,6 +26,8 @@ pub struct Sets(pub Arc<Shared>);
 
 /// Machines of one set that are made or taken away at the same time.
 const PARALLEL: usize = 16;
+/// What may be said anew of a machine that is there already.
+pub const TIMEOUTS: [&str; 3] = ["nodeDrainTimeout", "nodeVolumeDetachTimeout", "nodeDeletionTimeout"];
 /// Which labels and annotations came from the template, so that they can be taken away again.
 const PROPAGATED: &str = "machines.zaffre.io/propagated";
 
@@ -103,7 +105,12 @@ impl Sets {
         if self.adopt(look).await? {
             return Ok(None);
         }
-        let live: Vec<&Seen> = look.machines.iter().filter(|m| !shared.views.is_going(m)).collect();
+        let (going, live): (Vec<&Seen>, Vec<&Seen>) =
+            look.machines.iter().partition(|m| shared.views.is_going(m));
+        // Whoever lets a drain end sooner means the one that hangs.
+        for m in going {
+            self.propagate(look, m, timeouts).await?;
+        }
         let template = look.spec.template.spec.infrastructure_ref.name.clone().unwrap_or_default();
         let source = shared.views.templates.get(namespace(&look.seen), &template);
         let mut doomed: Vec<&Seen> = self.remediated(look, &live);
@@ -112,7 +119,7 @@ impl Sets {
             if !self.complete(look, m).await? && !doomed.iter().any(|d| Arc::ptr_eq(d, m)) {
                 doomed.push(m);
             }
-            self.propagate(look, m).await?;
+            self.propagate(look, m, given).await?;
         }
         let staying: Vec<&Seen> =
             live.iter().copied().filter(|m| !doomed.iter().any(|d| Arc::ptr_eq(d, m))).collect();
@@ -285,28 +292,18 @@ impl Sets {
         }
     }
 
-    /// Labels, annotations and timeouts reach machines while they run.
-    async fn propagate(&self, look: &Look, machine: &Seen) -> Result<(), Failure> {
+    /// What reaches machines while they run, or while they go.
+    async fn propagate(
+        &self,
+        look: &Look,
+        machine: &Seen,
+        give: impl FnOnce(&mut Value, &Value, &str),
+    ) -> Result<(), Failure> {
         let before = machine.metadata.annotations.as_ref().and_then(|a| a.get(PROPAGATED)).cloned();
         // Adopted machines are left as they are.
         let Some(before) = before else { return Ok(()) };
         let wanted = self.manifest(look, name(machine));
-        self.0
-            .change(&kinds::MACHINE, machine, |o| {
-                for field in ["labels", "annotations"] {
-                    let new = wanted["metadata"][field].as_object().cloned().unwrap_or_default();
-                    if let Some(map) = o["metadata"][field].as_object_mut() {
-                        map.retain(|k, _| new.contains_key(k) || !before.split(',').any(|b| b == k));
-                    }
-                    for (k, v) in new.into_iter().filter(|(k, _)| k != annotation::CLONED_FROM_NAME) {
-                        o["metadata"][field][k] = v;
-                    }
-                }
-                for field in ["nodeDrainTimeout", "nodeVolumeDetachTimeout", "nodeDeletionTimeout"] {
-                    o["spec"][field] = wanted["spec"][field].clone();
-                }
-            })
-            .await?;
+        self.0.change(&kinds::MACHINE, machine, |o| give(o, &wanted, &before)).await?;
         Ok(())
     }
 
@@ -346,6 +343,27 @@ impl Sets {
         let at = kinds::SET.at(namespace(&look.seen), name(&look.seen));
         self.0.status(&at, &look.seen, |o| status(o, look, counts, error.as_deref(), now)).await?;
         Ok(next)
+    }
+}
+
+/// Labels, annotations and timeouts. `before` has the names of those that came from the template.
+fn given(o: &mut Value, wanted: &Value, before: &str) {
+    for field in ["labels", "annotations"] {
+        let new = wanted["metadata"][field].as_object().cloned().unwrap_or_default();
+        if let Some(map) = o["metadata"][field].as_object_mut() {
+            map.retain(|k, _| new.contains_key(k) || !before.split(',').any(|b| b == k));
+        }
+        for (k, v) in new.into_iter().filter(|(k, _)| k != annotation::CLONED_FROM_NAME) {
+            o["metadata"][field][k] = v;
+        }
+    }
+    timeouts(o, wanted, before);
+}
+
+/// How long each part of a machine's way out may take.
+fn timeouts(o: &mut Value, wanted: &Value, _: &str) {
+    for field in TIMEOUTS {
+        o["spec"][field] = wanted["spec"][field].clone();
     }
 }
 

@@ -71,8 +71,8 @@ pub fn start(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> Handle
         offers: Offers::default(),
         census: Census::default(),
         operations: Mutex::default(),
-        versions: Mutex::default(),
-        boots: Mutex::default(),
+        versions: Arc::default(),
+        boots: Arc::default(),
         look,
     });
     // Machines wait for Azure, not for processors.
@@ -113,7 +113,7 @@ struct Watching<'a> {
 
 impl Watching<'_> {
     fn whole(&self, kind: &Kind) -> Watch {
-        let watch = Watch::whole(self.client, kind);
+        let watch = Watch::whole(self.client, kind).into_sink(self.shared.versions.clone());
         match &self.only {
             Some(ns) => watch.namespace(ns.clone()),
             None => watch,
@@ -169,7 +169,7 @@ impl Watching<'_> {
 
     fn machines(&self, runtime: &mut Runtime) {
         let (v, h) = (&self.shared.views, self.handles);
-        let (sets, views, checking) = (v.sets.clone(), v.clone(), v.clone());
+        let (sets, checking) = (v.sets.clone(), v.clone());
         runtime.watch(
             self.whole(&kinds::MACHINE)
                 .into_sink(v.machines.clone())
@@ -202,13 +202,7 @@ impl Watching<'_> {
                         o.data["spec"]["infrastructureRef"]["name"].as_str().unwrap_or_default(),
                     );
                 }))
-                // Only a cluster that is going counts its machines.
-                .wakes(h.clusters.keys(move |o, keys| {
-                    let cluster = views.clusters.get(namespace(o), cluster_of(o));
-                    if cluster.is_some_and(|c| c.metadata.deletion_timestamp.is_some()) {
-                        keys.object(namespace(o), cluster_of(o));
-                    }
-                })),
+                .wakes(h.clusters.keys(counted(v.clone()))),
         );
     }
 
@@ -217,8 +211,10 @@ impl Watching<'_> {
         runtime.watch(
             self.whole(&kinds::AZURE_MACHINE)
                 .into_sink(v.azure_machines.clone())
+                .into_sink(self.shared.boots.clone())
                 .wakes(h.azure_machines.keys(|o, keys| keys.itself(o)))
-                .wakes(h.machines.keys(|o, keys| keys.controller(o, "Machine"))),
+                .wakes(h.machines.keys(|o, keys| keys.controller(o, "Machine")))
+                .wakes(h.clusters.keys(counted(v.clone()))),
         );
         let clusters = v.clusters.clone();
         let of_azure = move |o: &DynamicObject, keys: &mut Keys| {
@@ -256,6 +252,16 @@ impl Watching<'_> {
                 }
             },
         )));
+    }
+}
+
+/// Only a cluster that is going counts its machines.
+fn counted(views: Arc<Views>) -> impl Fn(&DynamicObject, &mut Keys) + Send + Sync + 'static {
+    move |o, keys| {
+        let cluster = views.clusters.get(namespace(o), cluster_of(o));
+        if cluster.is_some_and(|c| c.metadata.deletion_timestamp.is_some()) {
+            keys.object(namespace(o), cluster_of(o));
+        }
     }
 }
 

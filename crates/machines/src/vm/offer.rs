@@ -26,6 +26,8 @@ pub fn check(
         ephemeral: spec.os_disk.diff_disk_settings.is_some(),
         encrypts: security.and_then(|s| s.encryption_at_host).unwrap_or(false),
         disk: spec.os_disk.managed_disk.as_ref().and_then(|d| d.storage_account_type.as_deref()),
+        // An AzureMachine does not say what its image is for.
+        ..Wants::default()
     };
     match lack(size, &spec.vm_size, &wants, location) {
         Some(Lack::Size(why)) => return Err(Trouble::new(Kind::Size, why)),

@@ -108,6 +108,12 @@ impl Place {
         format!("azure://{}", self.vm)
     }
 
+    /// Whether somebody wrote down that this is the machine: then it and its parts are ours, whatever became of their tags.
+    pub fn is_named(&self, provider_id: Option<&str>) -> bool {
+        let id = provider_id.and_then(|id| id.strip_prefix("azure://"));
+        id.and_then(|id| ResourceId::parse(id).ok()).is_some_and(|id| id == self.vm)
+    }
+
     pub fn subscription(&self) -> &str {
         self.group.subscription().unwrap_or_default()
     }
@@ -148,6 +154,20 @@ fn tags(name: &str, spec: &AzureMachineSpec, azure: &AzureClusterSpec, cluster: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_is_known_by_its_provider_id() {
+        let azure = serde_json::json!({"location": "westus2", "subscriptionID": "s", "resourceGroup": "demo",
+            "networkSpec": {"vnet": {"name": "net"}}});
+        let azure: AzureClusterSpec = serde_json::from_value(azure).unwrap();
+        let spec = serde_json::json!({"vmSize": "x", "osDisk": {"osType": "Linux"}, "subnetName": "nodes"});
+        let spec: AzureMachineSpec = serde_json::from_value(spec).unwrap();
+        let place = Place::of("m", &spec, &azure, "demo-x", "pool").unwrap();
+        let theirs = place.provider_id().replace("resourceGroups/demo", "resourceGroups/DEMO");
+        assert!(place.is_named(Some(&place.provider_id())) && place.is_named(Some(&theirs)));
+        let other = place.provider_id().replace("virtualMachines/m", "virtualMachines/n");
+        assert!(!place.is_named(Some(&other)) && !place.is_named(Some("")) && !place.is_named(None));
+    }
 
     #[test]
     fn names_of_sets_fit_into_azure_and_stay_apart() {

@@ -59,6 +59,11 @@ impl MachineFact {
         }
         fact
     }
+
+    /// Whether a request for this node depends on it.
+    pub fn is_or_will_be(&self, node: &str) -> bool {
+        self.names.contains(node) || self.node.as_deref() == Some(node)
+    }
 }
 
 /// Since when a Machine's infrastructure is ready, if it says so.

@@ -198,3 +198,10 @@ fn time_and_number_are_bounded() {
     let many = decide(&client_request(), &[machine()], |c| c.pending = 101);
     assert_eq!(many, Verdict::Approve("workers-x7".into()));
 }
+
+#[test]
+fn a_machine_concerns_requests_for_its_names_and_its_node_alone() {
+    let m = MachineFact { node: Some("other-name".into()), ..machine() };
+    assert!(m.is_or_will_be("workers-x7") && m.is_or_will_be("other-name"));
+    assert!(!m.is_or_will_be("workers-y8") && !m.is_or_will_be(""));
+}

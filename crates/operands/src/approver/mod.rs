@@ -75,6 +75,8 @@ struct Approver {
 struct Filed {
     name: String,
     pending: bool,
+    /// Whom it is for, while it waits.
+    node: Option<String>,
     /// It was approved, and for whom.
     given: Option<Given>,
 }
@@ -88,10 +90,13 @@ impl Filed {
         let approved = said("Approved") && !said("Denied") && !said("Failed");
         let request = || {
             let csr = serde_json::from_value(serde_json::to_value(o).ok()?).ok()?;
-            Given::of(&Request::read(&csr)?)
+            Request::read(&csr)
         };
-        let given = if approved { request() } else { None };
-        Filed { name: name_of(o).to_owned(), pending: pending(o), given }
+        let pending = pending(o);
+        let request = if approved || pending { request() } else { None };
+        let given = request.as_ref().filter(|_| approved).and_then(Given::of);
+        let node = request.as_ref().filter(|_| pending).and_then(|r| r.node().map(str::to_owned));
+        Filed { name: name_of(o).to_owned(), pending, node, given }
     }
 }
 
@@ -122,9 +127,12 @@ pub fn start(runtime: &mut Runtime, setup: Setup) {
     let backoff = Backoff { first: Duration::from_millis(250), last: Duration::from_secs(30) };
     let handle = runtime.controller(approver, Options { workers: 2, backoff, ..Options::default() });
     let known = requests.clone();
-    // A Machine that has changed may be the one that somebody waits for.
-    let waiting = handle.keys(move |_, keys| {
-        for request in known.all().iter().filter(|r| r.pending) {
+    // A Machine that has changed may be the one that somebody waits for. Each look at a request is a call to the guest.
+    let waiting = handle.keys(move |o, keys| {
+        let machine = MachineFact::read(o);
+        for request in
+            known.all().iter().filter(|r| r.node.as_ref().is_some_and(|n| machine.is_or_will_be(n)))
+        {
             keys.push(request.name.as_str());
         }
     });

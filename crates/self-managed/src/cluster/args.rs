@@ -107,6 +107,9 @@ pub struct Args {
     /// Print the objects, change nothing
     #[arg(long)]
     pub render: bool,
+    /// The same, because `plan` was asked for.
+    #[arg(skip)]
+    pub planned: bool,
     /// Write the objects to this file, change nothing
     #[arg(long, value_name = "FILE")]
     pub render_into: Option<PathBuf>,
@@ -116,7 +119,7 @@ pub struct Args {
     /// Wait until the cluster is rolled out
     #[arg(long)]
     pub wait: bool,
-    /// How long to wait
+    /// How long to wait: 30m by default, 0 for as long as it takes
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<String>,
     /// Refuse a management cluster whose operator is of another version
@@ -142,11 +145,11 @@ pub struct Args {
     /// Label of the HostedCluster (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub labels: Vec<(String, String)>,
-    /// Label of control-plane pods (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    /// Labels of control-plane pods (comma-separated)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',')]
     pub pods_labels: Vec<(String, String)>,
-    /// Label of the nodes that control-plane pods run on (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    /// Labels of the nodes that control-plane pods run on (comma-separated)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',')]
     pub node_selector: Vec<(String, String)>,
     /// Toleration of control-plane pods: key=,operator=,effect=,value=,tolerationSeconds= (repeatable)
     #[arg(long, value_name = "TOLERATION", value_parser = toleration)]
@@ -176,7 +179,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST")]
     pub kas_dns_name: Option<String>,
     /// Where catalogs of operators run
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Placement::Management)]
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Placement::Management, ignore_case = true)]
     pub olm_catalog_placement: Placement,
     /// Begin without the default catalogs
     #[arg(long)]
@@ -223,7 +226,7 @@ pub struct Args {
     #[arg(long)]
     pub auto_repair: bool,
     /// How nodes change their version
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = UpgradeType::Replace)]
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = UpgradeType::Replace, ignore_case = true)]
     pub node_upgrade_type: UpgradeType,
     /// Architecture of the machines
     #[arg(long, value_enum, value_name = "ARCH", default_value_t = Arch::Amd64)]

@@ -4,8 +4,10 @@ mod args;
 mod check;
 mod objects;
 mod spec;
+mod values;
 
 pub use args::{Access, Args, Availability, OAuth, Placement};
+pub use spec::encryption_key_name;
 
 use crate::infra::Infra;
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use super::args::Args;
-use super::spec::signing_key_name;
+use super::spec::{encryption_key_name, signing_key_name};
 use crate::documents::sorted;
 use crate::flags::{Refused, map};
 use crate::nodepool::Pool;
@@ -15,6 +15,7 @@ impl Args {
     /// Namespace, configuration, secrets, HostedCluster, node pools.
     pub fn objects(&self, inputs: &Inputs) -> Result<Vec<Value>, Refused> {
         self.check()?;
+        self.files(inputs)?;
         if let Some(external) = &self.external_dns_domain {
             let (base, said) = match &self.base_domain {
                 Some(base) => (base, format!("--base-domain {base}")),
@@ -79,11 +80,7 @@ impl Args {
             all.push(secret(signing_key_name(name), "Opaque", &[("key", key)]));
         }
         if self.encryption_key_id.is_none() {
-            all.push(secret(
-                format!("{name}-etcd-encryption-key"),
-                "Opaque",
-                &[("key", &inputs.encryption_key)],
-            ));
+            all.push(secret(encryption_key_name(name), "Opaque", &[("key", &inputs.encryption_key)]));
         }
         all
     }

@@ -178,7 +178,7 @@ impl Args {
 
     fn encryption(&self, inputs: &Inputs) -> Result<Value, Refused> {
         let Some(url) = &self.encryption_key_id else {
-            let key = json!({"name": format!("{}-etcd-encryption-key", self.name)});
+            let key = json!({"name": encryption_key_name(&self.name)});
             return Ok(json!({"aescbc": {"activeKey": key}, "type": "aescbc"}));
         };
         let key = check::key(url)?;
@@ -239,6 +239,11 @@ impl Args {
             |(name, strategy): (&str, Value)| json!({"service": name, "servicePublishingStrategy": strategy});
         json!(strategies.into_iter().map(service).collect::<Vec<_>>())
     }
+}
+
+/// Secret with the key of secrets at rest, when no vault keeps it.
+pub fn encryption_key_name(cluster: &str) -> String {
+    format!("{cluster}-etcd-encryption-key")
 }
 
 /// The name that scripts know, without the dash.

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 /// Groups that others own where they are installed: applied only if they are absent.
 const OF_OTHERS: [&str; 2] = ["route.openshift.io", "secrets-store.csi.x-k8s.io"];
+/// Of our own groups, the one kind that only Azure has.
+const PRIVATE_LINKS: &str = "azureprivatelinkservices.hypershift.openshift.io";
 
 /// Whether a definition is for clusters that lack what OpenShift or a driver brings; never taken over from them.
 pub fn only_if_absent(definition: &Value) -> bool {
@@ -35,11 +37,15 @@ impl Args {
                     || OF_OTHERS.contains(&g)
             }
         };
-        let mut out: Vec<Value> = all.filter(|d| d["spec"]["group"].as_str().is_some_and(ours)).collect();
+        let mut out: Vec<Value> = all
+            .filter(|d| d["spec"]["group"].as_str().is_some_and(ours))
+            .filter(|d| with_azure || d["metadata"]["name"] != PRIVATE_LINKS)
+            .collect();
         for definition in &mut out {
             definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
             definition["kind"] = json!("CustomResourceDefinition");
-            definition["metadata"]["labels"] = json!({"app.kubernetes.io/part-of": "zaffre"});
+            // Beside those that are there: by them the Cluster API knows which of its contracts a kind keeps.
+            definition["metadata"]["labels"]["app.kubernetes.io/part-of"] = json!("zaffre");
         }
         out
     }

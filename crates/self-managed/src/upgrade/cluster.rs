@@ -104,13 +104,13 @@ fn health(cluster: &Value) -> Check {
 /// Nodes that would be left too far behind.
 fn skew(pool: &Value, to: &Version) -> Option<Check> {
     let nodes: Version = at(pool, "/status/version").parse().ok()?;
-    let name = at(pool, "/metadata/name");
+    let (name, namespace) = (at(pool, "/metadata/name"), at(pool, "/metadata/namespace"));
     match check_skew(&nodes, to) {
         Err(apis::version::SkewError::TooOld { behind, .. }) => Some(Check::new(
             "skew",
             Verdict::Refused,
             format!("nodes of pool {name} are {nodes}: {behind} minors behind {to}, and 3 are supported"),
-            format!("`zaffre upgrade nodepool {name} --to VERSION` first"),
+            format!("`zaffre upgrade nodepool {name} -n {namespace} --to VERSION` first"),
         )),
         Err(apis::version::SkewError::Newer { .. }) | Ok(()) => None,
     }

@@ -89,7 +89,7 @@ pub(super) fn plan(facts: &Facts, name: &str) -> Plan {
 /// Nodes are never newer than what their cluster has reached.
 fn skew(cluster: &Value, to: &Version) -> Check {
     const NAME: &str = "skew";
-    let name = at(cluster, "/metadata/name");
+    let (name, namespace) = (at(cluster, "/metadata/name"), at(cluster, "/metadata/namespace"));
     let Some(reached) = history(cluster).0 else {
         let fix = format!("wait until the cluster is rolled out: `zaffre status {name}`");
         return Check::new(NAME, Verdict::Refused, "the cluster has not completed any version yet", fix);
@@ -100,7 +100,7 @@ fn skew(cluster: &Value, to: &Version) -> Check {
             NAME,
             Verdict::Refused,
             format!("{to} is newer than the cluster, which has completed {reached}"),
-            format!("`zaffre upgrade cluster {name} --to {to} --wait` first"),
+            format!("`zaffre upgrade cluster {name} -n {namespace} --to {to} --wait` first"),
         ),
         Err(SkewError::TooOld { behind, .. }) => Check::new(
             NAME,

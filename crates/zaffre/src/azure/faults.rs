@@ -3,14 +3,17 @@
 use super::admin::Admin;
 use crate::cli::Format;
 use crate::cli::azure::{Counted, FaultArgs, FaultsWhat, Moment};
+use crate::cli::fixes::STATUS;
 use crate::output;
 use anyhow::Context;
 use http::Method;
+use self_managed::Refused;
 use serde_json::{Map, Value, json};
 
 pub async fn run(admin: &Admin, what: FaultsWhat, format: Format) -> anyhow::Result<()> {
     match what {
         FaultsWhat::Add(args) => {
+            fits(&args)?;
             let body = rule(&args).to_string();
             added(&admin.send(Method::POST, "faults", &[], Some(body.into())).await?, format)
         }
@@ -44,6 +47,23 @@ async fn load(admin: &Admin, what: &str) -> anyhow::Result<Value> {
         format!("'{what}' is no preset (see `zaffre azure faults presets`), and cannot be read as a file")
     })?;
     admin.send(Method::POST, "faults", &[], Some(text.into())).await
+}
+
+/// Words of an answer are for who answers. The parser lets them pass beside another effect: it asks for no flag that
+/// another one excludes.
+fn fits(a: &FaultArgs) -> Result<(), Refused> {
+    let t = &a.then;
+    let answers = t.status.is_some();
+    let words = [
+        ("--code", a.code.is_some() && !answers),
+        ("--html", a.html && !answers),
+        ("--retry-after", a.retry_after.is_some() && !answers),
+        ("--message", a.message.is_some() && !answers && t.fail_late.is_none() && t.partial.is_none()),
+    ];
+    match words.into_iter().find(|(_, idle)| *idle) {
+        Some((flag, _)) => Err(Refused::needs(flag, "--status", STATUS)),
+        None => Ok(()),
+    }
 }
 
 /// The rule that the flags say; the simulator checks it.
@@ -202,5 +222,27 @@ mod tests {
         assert_eq!(effect(&json!({"drop": "after"})), "drop after");
         assert_eq!(effect(&json!({"answer": {"status": 503, "code": "X", "html": false}})), "answer 503 X");
         assert_eq!(effect(&json!({"throttle": 5})), "throttle 5");
+    }
+
+    fn refused(flags: &str) -> Option<String> {
+        use crate::cli::{Cli, Command, azure::AzureWhat};
+        let words = ["zaffre", "azure", "faults", "add"].into_iter().chain(flags.split(' '));
+        let cli: Cli = clap::Parser::try_parse_from(words).unwrap();
+        let Command::Azure(args) = cli.command else { panic!("{flags}") };
+        let AzureWhat::Faults(FaultsWhat::Add(rule)) = args.what else { panic!("{flags}") };
+        fits(&rule).err().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn words_of_an_answer_need_one() {
+        for line in ["--throttle 3 --code X", "--drop before --html", "--stale 1 --message m"] {
+            let said = refused(line).unwrap_or_else(|| panic!("{line} is taken"));
+            assert!(said.contains("--status") && said.contains(line.split(' ').nth(2).unwrap()), "{said}");
+        }
+        for line in
+            ["--status 503 --code X --html --retry-after 1", "--fail-late X --message m", "--throttle 3"]
+        {
+            assert_eq!(refused(line), None, "{line}");
+        }
     }
 }

@@ -93,7 +93,7 @@ const NEEDS: &[(&str, &str, &str)] = &[
 const ROLES: &str =
     "the ingress identity gets a role at the group of the public zone; name it, or leave the roles out";
 const NAMES: &str = "names in Azure are made from both; give both, or neither";
-const STATUS: &str = "only an error that is answered has one; add --status 400-599";
+pub const STATUS: &str = "only an error that is answered has one; add --status 400-599, or leave it out";
 
 /// The flag of `--flag <VALUE>`, as the parser shows it.
 fn flag(shown: &str) -> Option<&str> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Which management cluster.
 #[derive(Debug, Args)]
 pub struct Management {
-    /// Kubeconfig of the management cluster; by default wherever kubectl would look
+    /// Kubeconfig of the management cluster; by default KUBECONFIG, the cluster of this pod, or ~/.kube/config
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 }

@@ -4,6 +4,7 @@ use crate::cli::prereqs::Account;
 use anyhow::Context;
 use arm::ResourceId;
 use azure::{Client, ClientOptions, Cloud, Env, connect as connect_env};
+use self_managed::Refused;
 use serde::Deserialize;
 
 /// A client, and the subscription to work in.
@@ -52,7 +53,7 @@ fn environment(account: &Account) -> anyhow::Result<Env> {
             .with("AZURE_CLIENT_SECRET", creds.client_secret);
     }
     if let Some(cloud) = &account.cloud {
-        Cloud::named(cloud).context("--cloud")?;
+        Cloud::named(cloud).map_err(|e| Refused::value("--cloud", cloud, &e.to_string()))?;
         env = env.with("AZURE_ENVIRONMENT", cloud);
         // A simulator answers for public Azure; another cloud was asked for by name.
         if !cloud.eq_ignore_ascii_case("AzurePublicCloud") {

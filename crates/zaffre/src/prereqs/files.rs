@@ -9,27 +9,30 @@ use std::path::Path;
 
 /// More than this is not one of these files.
 const MAX: u64 = 1 << 20;
+/// Writes the files of both planes.
+const MANAGED: &str = "zaffre create managed-identities azure";
 
-fn read<T: DeserializeOwned>(flag: &str, path: &Path) -> anyhow::Result<T> {
+/// `writer` is the command that writes such files.
+fn read<T: DeserializeOwned>(flag: &str, writer: &str, path: &Path) -> anyhow::Result<T> {
     let shown = path.display();
     let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown} ({flag})"))?.len();
     if size > MAX {
         bail!("{shown} ({flag}) is larger than {MAX} bytes: is it the right file?");
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown} ({flag})"))?;
-    serde_json::from_str(&text).with_context(|| format!("{shown} ({flag}) is not what it should be"))
+    serde_json::from_str(&text).with_context(|| format!("{shown} ({flag}) is not what `{writer}` writes"))
 }
 
 pub fn workload_identities(path: &Path) -> anyhow::Result<WorkloadIdentities> {
-    read("--workload-identities-file", path)
+    read("--workload-identities-file", "zaffre create iam azure", path)
 }
 
 pub fn control_plane(path: &Path) -> anyhow::Result<ControlPlaneIdentities> {
-    read("--managed-identities-file", path)
+    read("--managed-identities-file", MANAGED, path)
 }
 
 pub fn data_plane(path: &Path) -> anyhow::Result<DataPlaneIdentities> {
-    read("--data-plane-identities-file", path)
+    read("--data-plane-identities-file", MANAGED, path)
 }
 
 fn directory(path: &Path) -> &Path {
@@ -52,4 +55,22 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     file.as_file().sync_all().with_context(say)?;
     file.persist(path).with_context(say)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_something_else() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "{}").unwrap();
+        let said = workload_identities(file.path()).unwrap_err().to_string();
+        assert!(
+            said.contains("(--workload-identities-file) is not what `zaffre create iam azure`"),
+            "{said}"
+        );
+        let said = control_plane(file.path()).unwrap_err().to_string();
+        assert!(said.contains("`zaffre create managed-identities azure`"), "{said}");
+    }
 }

@@ -2,13 +2,13 @@
 
 use super::files;
 use crate::cli::prereqs::{IamArgs, InfraArgs};
-use anyhow::Context;
 use arm::ResourceId;
 use landing_zone::Cluster;
 use landing_zone::iam::Iam;
 use landing_zone::identities::Identities;
 use landing_zone::infra::Infra;
 use landing_zone::roles::Assign;
+use self_managed::Refused;
 
 pub fn iam(a: &IamArgs, subscription: ResourceId) -> anyhow::Result<Iam> {
     let iam = Iam {
@@ -39,8 +39,11 @@ pub fn identities(a: &InfraArgs) -> anyhow::Result<Identities> {
 }
 
 fn id(flag: &str, text: Option<&String>) -> anyhow::Result<Option<ResourceId>> {
-    text.map(|t| ResourceId::parse(t).with_context(|| format!("{flag} is '{t}', which is not a resource id")))
-        .transpose()
+    let parsed = text.map(|t| {
+        let bad = |e| Refused::value(flag, t, &format!("it is not a resource id: {e}"));
+        ResourceId::parse(t).map_err(bad)
+    });
+    Ok(parsed.transpose()?)
 }
 
 pub fn infra(a: &InfraArgs, subscription: ResourceId, identities: Identities) -> anyhow::Result<Infra> {

@@ -14,9 +14,11 @@ use crate::{output, road};
 use account::Azure;
 pub use account::names as account_names;
 use anyhow::bail;
+use arm::ResourceId;
 use azure::plan::plan;
 pub use files::write as write_private;
 use landing_zone::doctor::{Examination, For, Level, Nodes, examine};
+use landing_zone::infra::Infra;
 use landing_zone::picture::Picture;
 use landing_zone::run::{self, Options, Outcome};
 use landing_zone::survey::Survey;
@@ -205,25 +207,12 @@ async fn iam(a: cli::IamArgs, dry: bool) -> anyhow::Result<ExitCode> {
 }
 
 async fn infra(a: cli::InfraArgs, dry: bool) -> anyhow::Result<ExitCode> {
-    // What is wrong with the flags is said before anybody is asked.
-    let files = inputs::identities(&a)?;
-    let Azure { client, subscription } = account::connect(&a.account).await?;
-    let infra = inputs::infra(&a, subscription, files)?;
-    let title = title("create", MadeBy::Infra, &infra.cluster);
     if dry || a.how.dry_run {
+        let (client, infra) = ready_infra(&a).await?;
         let (found, _) = survey::infra(&client, &infra, &|_, _, _| {}).await.map_err(say::failed)?;
-        return show(&title, &found, a.how.output);
+        return show(&title("create", MadeBy::Infra, &infra.cluster), &found, a.how.output);
     }
-    if let Some(path) = &a.output_file {
-        files::writable(path)?;
-    }
-    let progress = Progress::new(&a.how);
-    let watch = |p: run::Progress<'_>| progress.tell(&p);
-    let done = run::create_infra(&client, &infra, options(&a.how), &watch).await;
-    progress.end();
-    let (outcome, facts) = done.map_err(say::failed)?;
-    finish(&title, &outcome, &[], &a.how)?;
-    let text = landing_zone::output::infra(&infra, &facts)?;
+    let text = make_infra(&a).await?;
     match &a.output_file {
         Some(path) => {
             files::write(path, &text)?;
@@ -238,6 +227,35 @@ async fn infra(a: cli::InfraArgs, dry: bool) -> anyhow::Result<ExitCode> {
         ),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn ready_infra(a: &cli::InfraArgs) -> anyhow::Result<(azure::Client, Infra)> {
+    // What is wrong with the flags is said before anybody is asked.
+    let files = inputs::identities(a)?;
+    let Azure { client, subscription } = account::connect(&a.account).await?;
+    Ok((client, inputs::infra(a, subscription, files)?))
+}
+
+/// What [`make_infra`] would give, as far as flags and files say: nobody is asked.
+pub fn foreseen_infra(a: &cli::InfraArgs, subscription: &str) -> anyhow::Result<String> {
+    let subscription = ResourceId::subscription_scope(subscription)?;
+    let infra = inputs::infra(a, subscription, inputs::identities(a)?)?;
+    Ok(landing_zone::output::foreseen_infra(&infra)?)
+}
+
+/// Makes the infrastructure, and says what there is now. In text, nothing is written to standard output.
+pub async fn make_infra(a: &cli::InfraArgs) -> anyhow::Result<String> {
+    let (client, infra) = ready_infra(a).await?;
+    if let Some(path) = &a.output_file {
+        files::writable(path)?;
+    }
+    let progress = Progress::new(&a.how);
+    let watch = |p: run::Progress<'_>| progress.tell(&p);
+    let done = run::create_infra(&client, &infra, options(&a.how), &watch).await;
+    progress.end();
+    let (outcome, facts) = done.map_err(say::failed)?;
+    finish(&title("create", MadeBy::Infra, &infra.cluster), &outcome, &[], &a.how)?;
+    Ok(landing_zone::output::infra(&infra, &facts)?)
 }
 
 pub async fn doctor(what: cli::Doctor) -> anyhow::Result<ExitCode> {

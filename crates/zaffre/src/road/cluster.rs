@@ -5,6 +5,7 @@ use super::apply::{Applier, made_of, named};
 use super::releases::Shelf;
 use super::shown::Shown;
 use super::{inputs, reach, ssh};
+use crate::cli::Format;
 use crate::cli::prereqs::{self as cli, How, Which};
 use crate::cli::road::ClusterArgs;
 use crate::{output, prereqs};
@@ -16,7 +17,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::ListParams;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
-use self_managed::cluster::{Args, Inputs};
+use self_managed::cluster::{Args, Inputs, encryption_key_name};
 use self_managed::infra::Infra;
 use self_managed::stream::Stream;
 use self_managed::{Refused, documents};
@@ -33,14 +34,26 @@ pub(super) const STREAM: &str = "4-stable-multi";
 
 pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
     let ClusterArgs { management, source, account, mut what, output: format } = args;
-    what.render |= dry;
+    what.planned = dry;
     what.check()?;
+    let stream = Stream::parse(what.release_stream.as_deref().unwrap_or(STREAM), what.arch.as_str())?;
     let (subscription, tenant) = prereqs::account_names(&account)?;
     if what.renders() {
         let objects = what.objects(&read(&what, infra_of(&what)?, subscription, tenant)?)?;
-        render(&what, objects)?;
+        render(&what, objects, format)?;
         return Ok(ExitCode::from(if dry { prereqs::CHANGES } else { 0 }));
     }
+    // Whatever the files say wrong is said before anything is made.
+    let making = match &what.infra_json {
+        Some(_) => None,
+        None => Some(making(&what, account)),
+    };
+    let infra = match &making {
+        Some(making) => Infra::read(&prereqs::foreseen_infra(making, &subscription)?)?,
+        None => infra_of(&what)?,
+    };
+    let mut inputs = read(&what, infra, subscription, tenant)?;
+    what.objects(&inputs)?;
     let client = reach(&management).await?;
     absent(&client, &what).await?;
     if what.version_check {
@@ -49,17 +62,18 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
     if what.release_image.is_none() {
         let pull_secret = inputs::text("--pull-secret", &what.pull_secret)?;
         let shelf = Shelf::new(&pull_secret, Default::default()).await.context("--pull-secret")?;
-        let stream = Stream::parse(what.release_stream.as_deref().unwrap_or(STREAM), what.arch.as_str())?;
         let image = shelf.newest(&stream, &source.release_source).await?;
         output::note(&format!("release  {image}"));
+        inputs.release_image.clone_from(&image);
         (what.release_image, what.release_stream) = (Some(image), None);
     }
     same_arch(&client, &what).await?;
-    let infra = match &what.infra_json {
-        Some(_) => infra_of(&what)?,
-        None => Box::pin(made(&what, account)).await?,
-    };
-    let objects = what.objects(&read(&what, infra, subscription, tenant)?)?;
+    if let Some(making) = &making {
+        inputs.infra = Box::pin(made(making)).await?;
+    }
+    // All that took its time, and somebody else may have been quicker.
+    absent(&client, &what).await?;
+    let objects = what.objects(&inputs)?;
     let infra_id = objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default().to_owned();
     let applied = objects.iter().map(made_of).collect::<Vec<Value>>();
     apply(&client, &what, objects).await?;
@@ -82,7 +96,6 @@ fn infra_of(what: &Args) -> anyhow::Result<Infra> {
 }
 
 fn read(what: &Args, infra: Infra, subscription: String, tenant: String) -> anyhow::Result<Inputs> {
-    let release_image = what.release_image.clone().context("--release-image is missing: name a release")?;
     let (ssh_key, ssh_private_key) = match &what.ssh_key {
         Some(path) => (Some(inputs::bytes("--ssh-key", path)?), None),
         None if what.generate_ssh => {
@@ -93,12 +106,8 @@ fn read(what: &Args, infra: Infra, subscription: String, tenant: String) -> anyh
     };
     let sources =
         inputs::maybe(what.image_content_sources.as_deref(), "--image-content-sources", |flag, path| {
-            let list: Value = serde_saphyr::from_str(&inputs::text(flag, path)?)
-                .with_context(|| format!("{} ({flag}) is not YAML", path.display()))?;
-            if !list.is_array() {
-                bail!("{} ({flag}) must be a list of {{source, mirrors}}", path.display());
-            }
-            Ok(list)
+            serde_saphyr::from_str(&inputs::text(flag, path)?)
+                .with_context(|| format!("{} ({flag}) is not YAML", path.display()))
         })?;
     let key = inputs::maybe(
         what.sa_token_issuer_private_key_path.as_deref(),
@@ -109,7 +118,8 @@ fn read(what: &Args, infra: Infra, subscription: String, tenant: String) -> anyh
         infra,
         subscription,
         tenant,
-        release_image,
+        // The newest of a stream is looked for later.
+        release_image: what.release_image.clone().unwrap_or_default(),
         pull_secret: inputs::pull_secret("--pull-secret", &what.pull_secret)?,
         ssh_key,
         ssh_private_key,
@@ -124,11 +134,14 @@ fn read(what: &Args, infra: Infra, subscription: String, tenant: String) -> anyh
     })
 }
 
-fn render(what: &Args, mut objects: Vec<Value>) -> anyhow::Result<()> {
+fn render(what: &Args, mut objects: Vec<Value>, format: Format) -> anyhow::Result<()> {
     if !what.render_sensitive {
         objects.retain(|o| !documents::is_secret(o));
     }
-    let text = documents::terminated(&objects)?;
+    let text = match format {
+        Format::Json => documents::json(&objects)?,
+        Format::Text | Format::Yaml => documents::terminated(&objects)?,
+    };
     match &what.render_into {
         Some(path) => prereqs::write_private(path, &text)?,
         None => output::line(text.trim_end()),
@@ -205,15 +218,11 @@ async fn same_arch(client: &Client, what: &Args) -> anyhow::Result<()> {
     Err(Refused::value("--arch", arch, &fix).into())
 }
 
-/// Infrastructure that is made now, as `create infra azure` makes it.
-async fn made(what: &Args, account: cli::Account) -> anyhow::Result<Infra> {
+/// Infrastructure that is to be made, as the flags of `create infra azure` would say it.
+fn making(what: &Args, account: cli::Account) -> cli::InfraArgs {
     let infra_id =
         what.infra_id.clone().unwrap_or_else(|| apis::naming::infra_id(&what.name, &Random::from_os()));
-    output::note(&format!(
-        "infra id {infra_id}: if this stops, run it again with --infra-id {infra_id} and it goes on"
-    ));
-    let file = tempfile::NamedTempFile::new().context("cannot make a file")?;
-    let infra = cli::InfraArgs {
+    cli::InfraArgs {
         which: Which { name: what.name.clone(), infra_id },
         account,
         base_domain: what.base_domain.clone().unwrap_or_default(),
@@ -223,7 +232,7 @@ async fn made(what: &Args, account: cli::Account) -> anyhow::Result<Infra> {
         subnet_id: what.subnet_id.clone(),
         network_security_group_id: what.network_security_group_id.clone(),
         resource_group_tags: what.resource_group_tags.clone(),
-        output_file: Some(file.path().to_owned()),
+        output_file: None,
         managed_identities_file: what.managed_identities_file.clone(),
         data_plane_identities_file: what.data_plane_identities_file.clone(),
         workload_identities_file: what.workload_identities_file.clone(),
@@ -235,14 +244,21 @@ async fn made(what: &Args, account: cli::Account) -> anyhow::Result<Infra> {
         endpoint_access_private_nat_subnet_id: what.endpoint_access_private_nat_subnet_id.clone(),
         adopt: false,
         how: How { dry_run: false, output: cli::Shown::Text, quiet: false, parallel: 16 },
-    };
-    Box::pin(prereqs::create(cli::Create::Infra(cli::On::Azure(infra)), false)).await?;
-    Ok(Infra::read(&inputs::text("the infrastructure that was made", file.path())?)?)
+    }
+}
+
+async fn made(making: &cli::InfraArgs) -> anyhow::Result<Infra> {
+    let infra_id = &making.which.infra_id;
+    output::note(&format!(
+        "infra id {infra_id}: if this stops, run it again with --infra-id {infra_id} and it goes on"
+    ));
+    Ok(Infra::read(&prereqs::make_infra(making).await?)?)
 }
 
 async fn apply(client: &Client, what: &Args, objects: Vec<Value>) -> anyhow::Result<()> {
     let applier = Applier::new(client.clone(), MANAGER).await?;
     let infra_id = objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default().to_owned();
+    let key = encryption_key_name(&what.name);
     for mut object in objects {
         if object["kind"] != "Namespace" {
             object["metadata"]["labels"][label::AUTO_CREATED_FOR_INFRA] = json!(infra_id);
@@ -250,6 +266,15 @@ async fn apply(client: &Client, what: &Args, objects: Vec<Value>) -> anyhow::Res
         if object["kind"] == "HostedCluster" {
             if !applier.create_if_absent(&object).await? {
                 bail!("HostedCluster {}/{} was made by somebody else meanwhile", what.namespace, what.name);
+            }
+        } else if documents::is_secret(&object) && object["metadata"]["name"] == *key {
+            // Somebody's etcd may be written with the key that is there: without it nobody reads that again.
+            if !applier.create_if_absent(&object).await? {
+                output::note(&format!(
+                    "kept     {}: it is there already, and its key is used",
+                    named(&object)
+                ));
+                continue;
             }
         } else {
             applier.apply(&object).await?;
@@ -286,10 +311,15 @@ fn standing(hc: &Value) -> (u64, u64, String) {
     (done as u64, STEPS.len() as u64, what)
 }
 
+/// How long is waited; none for as long as it takes.
+fn patience(limit: &str) -> Option<Duration> {
+    let limit = apis::duration::go_duration(limit).and_then(|d| Duration::try_from(d).ok());
+    limit.filter(|d| !d.is_zero())
+}
+
 async fn wait(client: &Client, what: &Args) -> anyhow::Result<()> {
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
     let limit = what.timeout.as_deref().unwrap_or(PATIENCE);
-    let limit_of = apis::duration::go_duration(limit).and_then(|d| Duration::try_from(d).ok());
     let shown = Shown::new(true);
     let done = |h: Option<&HostedCluster>| {
         if let Some(h) = h {
@@ -300,7 +330,10 @@ async fn wait(client: &Client, what: &Args) -> anyhow::Result<()> {
         version.and_then(|v| v.history.as_ref()?.first()).is_some_and(|h| h.completion_time.is_some())
     };
     let waiting = Box::pin(await_condition(api, &what.name, done));
-    let waited = tokio::time::timeout(limit_of.unwrap_or(Duration::from_secs(1800)), waiting).await;
+    let waited = match patience(limit) {
+        Some(patience) => tokio::time::timeout(patience, waiting).await,
+        None => Ok(waiting.await),
+    };
     drop(shown);
     match waited {
         Ok(met) => {
@@ -320,6 +353,12 @@ async fn wait(client: &Client, what: &Args) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_no_limit() {
+        assert_eq!((patience("0"), patience("0s")), (None, None));
+        assert_eq!(patience(PATIENCE), Some(Duration::from_secs(1800)));
+    }
 
     #[test]
     fn a_cluster_on_its_way_says_what_is_waited_for() {

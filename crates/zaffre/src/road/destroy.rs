@@ -73,6 +73,7 @@ async fn cluster(
     force: bool,
 ) -> anyhow::Result<()> {
     let name = hc.metadata.name.as_deref().unwrap_or_default();
+    let namespace = hc.metadata.namespace.as_deref().unwrap_or_default();
     if hc.metadata.deletion_timestamp.is_none() {
         let marks = json!({annotation::CLEANUP_CLOUD_RESOURCES: cloud.to_string()});
         held(api, name, true, marks).await.context("cannot mark the cluster")?;
@@ -89,7 +90,7 @@ async fn cluster(
     }
     if !force {
         bail!(
-            "{name} is not gone after {grace} (--cluster-grace-period): `kubectl describe hostedcluster {name}` names what \
+            "{name} is not gone after {grace} (--cluster-grace-period): `kubectl describe hostedcluster {name} -n {namespace}` names what \
              blocks it (DeletionBlocked); --force takes finalizers off"
         );
     }

@@ -5,7 +5,7 @@ use super::inputs;
 use super::reach;
 use super::shown::Shown;
 use crate::cli::road::{HelmArgs, InstallArgs, InstallHow, RenderArgs, TextFormat, UninstallArgs};
-use crate::output;
+use crate::{output, prereqs};
 use anyhow::{Context, bail};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
@@ -293,6 +293,7 @@ fn render(args: &Args, how: &RenderArgs) -> anyhow::Result<()> {
         TextFormat::Json => documents::json(&all)?,
     };
     match &how.output_file {
+        Some(path) if how.render_sensitive => prereqs::write_private(path, &text),
         Some(path) => std::fs::write(path, text)
             .with_context(|| format!("cannot write {} (--output-file)", path.display())),
         None => {

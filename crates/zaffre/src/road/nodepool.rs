@@ -4,6 +4,7 @@ use super::again::Tries;
 use super::apply::Applier;
 use super::reach;
 use super::releases::Shelf;
+use crate::cli::Format;
 use crate::cli::road::NodepoolArgs;
 use crate::{output, prereqs};
 use anyhow::{Context, bail};
@@ -19,6 +20,10 @@ use std::process::ExitCode;
 pub async fn create(args: NodepoolArgs, dry: bool) -> anyhow::Result<ExitCode> {
     let mut what = args.what;
     what.check()?;
+    let stream = match &what.release_stream {
+        Some(name) => Some(Stream::parse(name, what.arch.as_str())?),
+        None => None,
+    };
     let client = reach(&args.management).await?;
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
     let found = Tries::of_a_person().ask(async || api.get_opt(&what.cluster_name).await).await;
@@ -30,9 +35,8 @@ pub async fn create(args: NodepoolArgs, dry: bool) -> anyhow::Result<ExitCode> {
             what.cluster_name
         );
     };
-    if let Some(name) = &what.release_stream {
+    if let Some(stream) = stream {
         let shelf = Shelf::of(&client, &hc).await?;
-        let stream = Stream::parse(name, what.arch.as_str())?;
         what.release_image = Some(shelf.newest(&stream, &args.source.release_source).await?);
         what.release_stream = None;
     }
@@ -53,7 +57,11 @@ pub async fn create(args: NodepoolArgs, dry: bool) -> anyhow::Result<ExitCode> {
     };
     let mut object = what.object(&owner)?;
     if what.render || dry {
-        output::line(documents::joined(&[object])?.trim_end());
+        let text = match args.output {
+            Format::Json => documents::json(&[object])?,
+            Format::Text | Format::Yaml => documents::joined(&[object])?,
+        };
+        output::line(text.trim_end());
         return Ok(ExitCode::from(if dry { prereqs::CHANGES } else { 0 }));
     }
     object["metadata"]["labels"] = json!({apis::names::label::AUTO_CREATED_FOR_INFRA: text("/spec/infraID")});

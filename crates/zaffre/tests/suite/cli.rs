@@ -148,6 +148,31 @@ fn down_finds_what_runs_and_says_when_nothing_does() {
 }
 
 #[test]
+fn up_and_down_speak_to_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut c = zaffre();
+    c.current_dir(dir.path()).args(["up", "--env-out", "env", "-o", "json"]);
+    let mut up = c.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let out = std::io::BufReader::new(up.stdout.take().unwrap());
+    let said = serde_json::Deserializer::from_reader(out).into_iter::<serde_json::Value>().next();
+    let said = said.unwrap().unwrap();
+    let down = zaffre().current_dir(dir.path()).args(["down", "-o", "yaml"]).output().unwrap();
+    assert!(up.wait().unwrap().success());
+
+    let server = said["clusters"][0]["server"].as_str().unwrap();
+    let kubeconfig = dir.path().join(said["kubeconfig"].as_str().unwrap());
+    assert!(std::fs::read_to_string(kubeconfig).unwrap().contains(server), "{said}");
+    assert_eq!(
+        (&said["clusters"][0]["context"], said["environment"].as_str()),
+        (&"main".into(), Some("env"))
+    );
+    assert!(said["releases"].as_object().is_some_and(|all| !all.is_empty()), "{said}");
+    let ended: serde_json::Value = serde_saphyr::from_slice(&down.stdout).unwrap();
+    assert_eq!((&ended["pid"], &ended["orderly"]), (&said["pid"], &true.into()), "{ended}");
+    assert_eq!(ended["server"], server);
+}
+
+#[test]
 fn the_demo_shows_every_step() {
     let v: serde_json::Value = serde_json::from_str(&run(&["demo", "-o", "json"])).unwrap();
     let steps: Vec<&str> =

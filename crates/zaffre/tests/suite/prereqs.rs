@@ -168,18 +168,28 @@ fn mistakes_are_explained() {
     desk.good(&IAM);
     let net = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/n";
     for (more, says) in [
-        (vec!["--vnet-id", net], "--vnet-id is given without --subnet-id"),
-        (vec!["--vnet-id", "net"], "not a resource id"),
-        (vec!["--network-security-group-id", net], "--network-security-group-id"),
         (vec!["--resource-group-name", "nowhere"], "resource group nowhere does not exist"),
         (vec!["--output-file", "no/such/dir/x"], "cannot write no/such/dir/x (--output-file)"),
-        (vec!["-t", "a/b=c"], "--resource-group-tags"),
         (vec!["--azure-creds", "identities.json"], "must be YAML or JSON with subscriptionId"),
-        (vec!["--cloud", "Moon"], "there is no cloud 'Moon'"),
     ] {
         let said = desk.bad(&with(&INFRA, &more));
         assert!(said.contains(says), "{more:?}: {said}");
     }
+    // Flags that nothing can follow end as those that clap refuses.
+    for (more, says) in [
+        (vec!["--vnet-id", net], "--vnet-id is given without --subnet-id"),
+        (vec!["--vnet-id", "net"], "not a resource id"),
+        (vec!["--network-security-group-id", net], "--network-security-group-id"),
+        (vec!["-t", "a/b=c"], "--resource-group-tags"),
+        (vec!["--cloud", "Moon"], "there is no cloud 'Moon'"),
+    ] {
+        let out = desk.run(&with(&INFRA, &more));
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(out.status.code() == Some(2) && said.contains(says), "{more:?}: {said}");
+    }
+    let odd: Vec<&str> = IAM.into_iter().chain(["--name", "Demo", "--infra-id", "x"]).collect();
+    let out = zaffre().current_dir(desk.dir).args(odd).envs(desk.env.iter().cloned()).output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{}", String::from_utf8_lossy(&out.stderr));
     let domain: Vec<&str> =
         INFRA.iter().map(|a| if *a == "example.zaffre.test" { "other.test" } else { a }).collect();
     assert!(desk.bad(&domain).contains("az network dns zone create"));

@@ -1,10 +1,11 @@
 //! The self-managed road as scripts walk it: what `install` writes and leaves, and how commands end that cannot go on.
 
+use crate::azure::serve_azure;
 use crate::{serve, zaffre};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Everything that flags can ask for outside of the operators' namespace.
@@ -26,11 +28,22 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// What was said, on both.
-    fn exits(&self, code: i32, line: &str) -> String {
+    fn run(&self, line: &str) -> std::process::Output {
         let mut c = zaffre();
         c.current_dir(self.dir).args(line.split_whitespace()).env("KUBECONFIG", self.dir.join("kubeconfig"));
-        let out = c.output().unwrap();
+        c.output().unwrap()
+    }
+
+    /// What a program reads of it.
+    fn object(&self, line: &str) -> Value {
+        let out = self.run(line);
+        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        serde_saphyr::from_slice(&out.stdout).unwrap()
+    }
+
+    /// What was said, on both.
+    fn exits(&self, code: i32, line: &str) -> String {
+        let out = self.run(line);
         let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(code), "{line}: {said}");
         said
@@ -81,7 +94,10 @@ async fn uninstall_takes_away_what_any_flags_brought() {
     let client = client(&kubeconfig).await;
     let desk = Desk { dir: dir.path() };
     let before = around(&client).await;
-    desk.exits(0, &format!("install {MOST}"));
+    let made = desk.object(&format!("install {MOST} -o json"));
+    assert_eq!(made["namespace"], "hypershift");
+    let operator = json!({"kind": "Deployment", "namespace": "hypershift", "name": "operator"});
+    assert!(made["applied"].as_array().unwrap().contains(&operator), "{made}");
     let installed = around(&client).await;
     for (place, name) in [
         ("roles", "external-dns"),
@@ -96,8 +112,9 @@ async fn uninstall_takes_away_what_any_flags_brought() {
     let said = desk.exits(0, "uninstall");
     assert!(said.contains("gone     namespace hypershift"), "{said}");
     assert_eq!(around(&client).await, before);
-    let said = desk.exits(0, "uninstall --crds");
-    assert!(!said.contains("deleted  0"), "{said}");
+    let gone = desk.object("uninstall --crds -o yaml");
+    let kinds = gone["deleted"].as_array().unwrap().iter().map(|o| o["kind"].as_str().unwrap());
+    assert_eq!(kinds.collect::<BTreeSet<_>>(), ["CustomResourceDefinition"].into(), "{gone}");
     let said = desk.exits(0, "uninstall --crds");
     assert!(said.contains("deleted  0 objects"), "{said}");
 
@@ -347,6 +364,8 @@ fn an_installation_as_text() {
     let items = list["items"].as_array().unwrap();
     assert_eq!(items.len(), rest.len() + 1);
     assert!(kinds(items).contains("Secret"));
+    let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("all.json"), mode("t.yaml")), (0o600, 0o600), "what is secret is its owner's");
 
     // A chart: its values are what the flags say, and what is secret is not in it.
     let said = desk.exits(0, &format!("install helm --output-dir chart {files}"));
@@ -468,7 +487,7 @@ fn control_planes_run_on_the_nodes_that_are_there() {
     {
         assert!(said.contains(words), "{words}: {said}");
     }
-    answers(dir.path(), vec![status(404), (200, nodes), status(403)]);
+    answers(dir.path(), vec![status(404), (200, nodes), status(404), status(403)]);
     let said = desk.exits(1, CLUSTER);
     assert!(said.contains("cannot ask the cluster for its kinds"), "the release is not asked for: {said}");
 }
@@ -482,6 +501,17 @@ fn plans_end_with_two_and_flags_that_conflict_do() {
     assert!(said.contains("kind: HostedCluster"), "{said}");
     let said = desk.exits(0, &format!("{CLUSTER} --render"));
     assert!(said.contains("kind: HostedCluster"), "{said}");
+    let list: Value = serde_json::from_str(&desk.exits(0, &format!("{CLUSTER} --render -o json"))).unwrap();
+    assert!(kinds(list["items"].as_array().unwrap()).contains("HostedCluster"), "{list}");
+    let list: Value = serde_json::from_str(&desk.exits(2, &format!("plan {CLUSTER} -o json"))).unwrap();
+    assert_eq!(list["kind"], "List");
+    let bare =
+        CLUSTER.replace("--infra-json infra.json", "--base-domain b.example --workload-identities-file w");
+    let said = desk.exits(2, &format!("plan {bare}"));
+    assert!(said.contains("plan needs --infra-json") && !said.contains("--render"), "{said}");
+    let streams = CLUSTER.replace("--release-image NOT/AN:IMAGE", "--release-stream a/b");
+    let said = desk.exits(2, &streams);
+    assert!(said.contains("--release-stream \"a/b\" is no stream"), "{said}");
     let said = desk.exits(2, &format!("{CLUSTER} --release-stream 4-stable"));
     assert!(said.contains("--release-image cannot be used with --release-stream"), "{said}");
     let said = desk.exits(
@@ -499,9 +529,72 @@ fn plans_end_with_two_and_flags_that_conflict_do() {
     answers(dir.path(), vec![(200, hosted_cluster())]);
     let said = desk.exits(2, "plan create nodepool azure --cluster-name demo --name extra");
     assert!(said.contains("kind: NodePool"), "{said}");
+    let said = desk.exits(0, "create nodepool azure --cluster-name demo --name extra --render -o json");
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["kind"], "NodePool");
     let mut elsewhere = hosted_cluster();
     elsewhere["spec"]["platform"] = json!({"type": "None"});
     answers(dir.path(), vec![(200, elsewhere)]);
     let said = desk.exits(2, "create nodepool azure --cluster-name demo --name extra");
     assert!(said.contains("--cluster-name \"demo\"") && said.contains("spec.platform.type"), "{said}");
+}
+
+/// Without --infra-json: what is wrong is said before anything is made, standard output has the result and nothing else,
+/// and a key that is there already stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_with_infrastructure_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    inputs(dir.path());
+    let (server, kubeconfig) = serve(dir.path(), &["--in-memory"]);
+    let (_azure, env) = serve_azure(dir.path(), &["--in-memory"]);
+    let client = client(&kubeconfig).await;
+    let run = |line: &str| {
+        let mut c = zaffre();
+        c.current_dir(dir.path()).args(line.split_whitespace()).envs(env.iter().cloned());
+        let out = c.env("KUBECONFIG", &kubeconfig).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    let good = |line: &str| {
+        let (code, out, said) = run(line);
+        assert_eq!(code, Some(0), "{line}: {said}");
+        (out, said)
+    };
+    good("install --install-scope crds --wait-until-crds-established");
+    good(
+        "create iam azure --name demo --infra-id demo-x2b4c --resource-group-name demo-identities \
+         --oidc-issuer-url https://oidc.example.test/demo --output-file identities.json",
+    );
+    let line = "create cluster azure --name demo --base-domain example.zaffre.test --infra-id demo-x2b4c \
+        --workload-identities-file identities.json --pull-secret pull.json --release-image quay.example/release:4.20.1 -o json";
+    std::fs::write(dir.path().join("id_rsa"), "-----BEGIN OPENSSH PRIVATE KEY-----\n").unwrap();
+    for (more, code, words) in [
+        ("--ssh-key missing", 1, "cannot read missing (--ssh-key)"),
+        ("--ssh-key id_rsa", 2, "give its public half"),
+        ("--additional-trust-bundle pull.json", 1, "(--additional-trust-bundle) has no certificate"),
+        ("--image-content-sources pull.json", 2, "--image-content-sources"),
+        (
+            "--sa-token-issuer-private-key-path missing --oidc-issuer-url https://o.example",
+            1,
+            "cannot read missing",
+        ),
+        ("--encryption-key-id https://v.vault.azure.net/keys/etcd/abc", 2, "create iam azure --enable-kms"),
+        ("--subnet-id x", 2, "not a resource id"),
+    ] {
+        let (ends, out, said) = run(&format!("{line} {more}"));
+        assert!(ends == Some(code) && said.contains(words), "{more}: {ends:?} {said}");
+        assert!(out.is_empty() && !said.contains("infra id"), "{more}: {out}{said}");
+    }
+
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "clusters");
+    let key = json!({"metadata": {"name": "demo-etcd-encryption-key"}, "data": {"key": "b2xk"}});
+    let home = serde_json::from_value(json!({"metadata": {"name": "clusters"}})).unwrap();
+    Api::<Namespace>::all(client).create(&PostParams::default(), &home).await.unwrap();
+    secrets.create(&PostParams::default(), &serde_json::from_value(key).unwrap()).await.unwrap();
+    let (out, said) = good(line);
+    let made: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&made["name"], &made["infraID"]), (&json!("demo"), &json!("demo-x2b4c")), "{out}");
+    assert!(said.contains("kept     Secret demo-etcd-encryption-key"), "{said}");
+    let key = secrets.get("demo-etcd-encryption-key").await.unwrap().data.unwrap();
+    assert_eq!(key["key"].0, b"old");
+    assert!(server.stop().unwrap().success());
 }

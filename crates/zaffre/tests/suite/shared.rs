@@ -81,7 +81,7 @@ fn an_issuer_and_managed_identities() {
     );
     d.exits(2, &format!("{ISSUER} --rotate --retire-old"));
     assert!(
-        d.exits(1, &ISSUER.replace("demooidc", "Demo")).contains("3 to 24 lower-case letters and digits")
+        d.exits(2, &ISSUER.replace("demooidc", "Demo")).contains("3 to 24 lower-case letters and digits")
     );
 
     d.exits(2, &format!("plan {MANAGED}"));

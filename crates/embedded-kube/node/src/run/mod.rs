@@ -17,7 +17,7 @@ pub(crate) mod volumes;
 use crate::pod::container::container_id;
 use crate::pod::{Fact, Facts, Known, Note};
 use crate::program::{ContextParts, Port, Program, ProgramContext};
-use crate::{Inner, kubelet, tables};
+use crate::{Inner, kubelet};
 use ek_engine::{ClusterId, Engine};
 use ek_meta::object;
 use ek_server::Access;
@@ -378,6 +378,8 @@ impl Runtime {
             clock: self.clock.clone(),
             files,
             stir,
+            found: Mutex::default(),
+            line: Mutex::default(),
         })))
     }
 
@@ -510,9 +512,4 @@ fn remove_later(dir: PathBuf) {
 pub(crate) fn labels(pod: &Value) -> BTreeMap<&str, &str> {
     let map = pod["metadata"]["labels"].as_object().into_iter().flatten();
     map.filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect()
-}
-
-/// A stored pod.
-pub(crate) fn pod(access: &Access, ns: &str, name: &str) -> Option<Arc<Value>> {
-    access.look(&tables::PODS, ns, name)
 }

@@ -3,6 +3,7 @@
 use crate::program::{Port, Program, ProgramContext};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -11,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -35,6 +37,11 @@ const EAGER: Duration = Duration::from_millis(25);
 /// And at last: a container that takes long to get ready need not wait for long after.
 const PATIENT: Duration = Duration::from_millis(400);
 
+/// A container that is looked at over TLS at least as often a minute keeps one connection for all of its probes: of hundreds
+/// of control planes that do nothing, handshakes of such probes were most of what is done. Files are dear, so others
+/// begin anew each time, as kubelets do.
+const FREQUENT: u64 = 8;
+
 /// One probe of one container.
 #[derive(Clone)]
 pub(crate) struct Probe {
@@ -44,6 +51,8 @@ pub(crate) struct Probe {
     ports: Value,
     ctx: ProgramContext,
     program: Arc<dyn Program>,
+    /// The container's connection is used.
+    keeps: bool,
 }
 
 /// A probe's opinion changed.
@@ -68,6 +77,7 @@ impl Probe {
         let spec = container.get(field).filter(|p| p.is_object())?.clone();
         Some(Probe {
             role,
+            keeps: is_tls(&spec["httpGet"]) && looks(container) >= FREQUENT,
             spec,
             ports: container["ports"].clone(),
             ctx: ctx.clone(),
@@ -90,6 +100,7 @@ impl Probe {
             ports: container["ports"].clone(),
             ctx: ctx.clone(),
             program: program.clone(),
+            keeps: false,
         })
     }
 
@@ -163,7 +174,7 @@ impl Probe {
         let s = &self.spec;
         if s["httpGet"].is_object() {
             let port = self.address(&s["httpGet"]["port"])?;
-            return http(port, &s["httpGet"]).await;
+            return http(port, &s["httpGet"], self.keeps.then_some(&self.ctx.0.line)).await;
         }
         if s["tcpSocket"].is_object() {
             let port = self.address(&s["tcpSocket"]["port"])?;
@@ -254,32 +265,132 @@ async fn grpc(address: SocketAddr, service: &str) -> Result<(), String> {
     answer
 }
 
-/// Certificates of pods are not checked by probes.
-async fn http(address: SocketAddr, get: &Value) -> Result<(), String> {
-    let tls = get["scheme"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("HTTPS"));
-    let stream = ek_server::connect_loopback(address, tls).await.map_err(|e| format!("dial tcp: {e}"))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
-    let driver = tokio::spawn(connection);
-    let path = format!("/{}", get["path"].as_str().unwrap_or_default().trim_start_matches('/'));
-    let mut request = http::Request::get(path)
-        .header(http::header::HOST, address.to_string())
-        .header(http::header::USER_AGENT, "kube-probe/1.34");
-    for h in get["httpHeaders"].as_array().into_iter().flatten() {
-        if let (Some(k), Some(v)) = (h["name"].as_str(), h["value"].as_str()) {
-            request = request.header(k, v);
-        }
+/// A connection to a program, and who drives it.
+pub(crate) struct Line {
+    address: SocketAddr,
+    sender: SendRequest<Empty<Bytes>>,
+    driver: AbortHandle,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.driver.abort();
     }
-    let answer = async {
-        let request = request.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
-        let code = sender.send_request(request).await.map_err(|e| e.to_string())?.status().as_u16();
-        if (200..400).contains(&code) {
-            Ok(())
-        } else {
-            Err(format!("HTTP probe failed with statuscode: {code}"))
-        }
+}
+
+impl Line {
+    /// Certificates of pods are not checked by probes.
+    async fn to(address: SocketAddr, tls: bool) -> Result<Line, String> {
+        let stream = ek_server::connect_loopback(address, tls).await.map_err(|e| format!("dial tcp: {e}"))?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+        Ok(Line { address, sender, driver: tokio::spawn(connection).abort_handle() })
     }
-    .await;
-    driver.abort();
-    answer
+
+    /// The status of the answer, and whether another can follow it.
+    async fn ask(&mut self, get: &Value) -> Result<(u16, bool), String> {
+        let path = format!("/{}", get["path"].as_str().unwrap_or_default().trim_start_matches('/'));
+        let mut request = http::Request::get(path)
+            .header(http::header::HOST, self.address.to_string())
+            .header(http::header::USER_AGENT, "kube-probe/1.34");
+        for h in get["httpHeaders"].as_array().into_iter().flatten() {
+            if let (Some(k), Some(v)) = (h["name"].as_str(), h["value"].as_str()) {
+                request = request.header(k, v);
+            }
+        }
+        let request = request.body(Empty::new()).map_err(|e| e.to_string())?;
+        self.sender.ready().await.map_err(|e| e.to_string())?;
+        let answer = self.sender.send_request(request).await.map_err(|e| e.to_string())?;
+        let code = answer.status().as_u16();
+        let read = Limited::new(answer.into_body(), 64 << 10).collect().await;
+        Ok((code, read.is_ok()))
+    }
+}
+
+fn is_tls(get: &Value) -> bool {
+    get["scheme"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("HTTPS"))
+}
+
+/// How often a container is looked at over TLS in a minute, once it has started.
+fn looks(container: &Value) -> u64 {
+    let probes = ["readinessProbe", "livenessProbe"].map(|role| &container[role]);
+    let frequent = probes.iter().filter(|p| is_tls(&p["httpGet"]));
+    frequent.map(|p| 60 / p["periodSeconds"].as_u64().unwrap_or(10).max(1)).sum()
+}
+
+/// `kept` is where a connection is kept for the next look. Who finds it in use makes another, and one of both is kept.
+async fn http(address: SocketAddr, get: &Value, kept: Option<&Mutex<Option<Line>>>) -> Result<(), String> {
+    let before = kept.and_then(|k| k.lock().take()).filter(|l| l.address == address);
+    let mut asked = None;
+    if let Some(mut line) = before {
+        // One that was closed meanwhile says nothing of the program.
+        asked = line.ask(get).await.ok().map(|said| (line, said));
+    }
+    let (line, (code, whole)) = match asked {
+        Some(asked) => asked,
+        None => {
+            let mut line = Line::to(address, is_tls(get)).await?;
+            let said = line.ask(get).await?;
+            (line, said)
+        }
+    };
+    if let Some(kept) = kept.filter(|_| whole) {
+        *kept.lock() = Some(line);
+    }
+    if (200..400).contains(&code) {
+        Ok(())
+    } else {
+        Err(format!("HTTP probe failed with statuscode: {code}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::json;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A connection that was closed in between is not the program's fault, and one that was not is used again.
+    #[tokio::test]
+    async fn frequent_looks_share_a_connection() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = accepted.clone();
+        let server = tokio::spawn(async move {
+            loop {
+                let (mut tcp, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+                // Three answers each, and then it hangs up.
+                for code in [200, 503, 200] {
+                    let mut request = [0; 1024];
+                    if tcp.read(&mut request).await.unwrap_or(0) == 0 {
+                        break;
+                    }
+                    let answer = format!("HTTP/1.1 {code} X\r\ncontent-length: 2\r\n\r\nok");
+                    tcp.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+        let (get, line) = (json!({"path": "healthz"}), Mutex::new(None));
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            seen.push(http(address, &get, Some(&line)).await.is_ok());
+        }
+        assert_eq!(seen, [true, false, true, true, false, true]);
+        assert_eq!(accepted.load(Ordering::SeqCst), 2);
+        let looks = |liveness: u64| {
+            let every = |s: u64| json!({"httpGet": {"scheme": "HTTPS"}, "periodSeconds": s});
+            looks(&json!({"readinessProbe": every(10), "livenessProbe": every(liveness)})) >= FREQUENT
+        };
+        assert!(looks(10) && !looks(60), "two probes make a frequent one");
+        // Without a place to keep it, each look has its own.
+        for _ in 0..2 {
+            http(address, &get, None).await.unwrap();
+        }
+        assert_eq!(accepted.load(Ordering::SeqCst), 4);
+        server.abort();
+    }
 }

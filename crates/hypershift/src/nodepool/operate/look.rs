@@ -164,18 +164,11 @@ impl Pools {
             .fetch
             .one(&operator.views, Sort::Secret, &look.namespace, "ignition-server-ca-cert")
             .await?;
-        let ca = match secret.and_then(|s| s.data.get("tls.crt").cloned()) {
-            Some(ca) => Some(ca),
-            None => {
-                let map =
-                    operator.fetch.one(&operator.views, Sort::ConfigMap, &look.namespace, "root-ca").await?;
-                map.and_then(|m| m.data.get("ca.crt").cloned())
-            }
-        };
-        let Some(ca) = ca else {
+        // No other authority of the control plane would do: ignition is served with certificates of this one.
+        let Some(ca) = secret.and_then(|s| s.data.get("tls.crt").cloned()) else {
             look.endpoint = missing(
                 reason::IGNITION_CA_CERT_MISSING,
-                "neither Secret ignition-server-ca-cert nor ConfigMap root-ca of the control plane says whom nodes are to trust yet",
+                "Secret ignition-server-ca-cert of the control plane does not say yet whom nodes are to trust (key tls.crt)",
             );
             return Ok(());
         };
@@ -355,6 +348,7 @@ impl Pools {
                 pull_secret: Needed::bytes(&given.pull_secret, ".dockerconfigjson").unwrap_or_default(),
                 trust_bundle: Needed::bytes(&given.bundle, "ca-bundle.crt"),
                 cloud_config: Needed::bytes(&given.cloud, "cloud.conf"),
+                daemon_image: images.get("machine-config-operator").map(String::as_str).unwrap_or_default(),
             },
         )?;
         let refs = Refs {

@@ -132,10 +132,16 @@ impl Pools {
         let hc_key = format!("{namespace}/{}", np.spec.cluster_name);
         let hc = self.operator.memos.read(&hc_key, &cluster)?;
         let pause = Pause::read(np.spec.paused_until.as_deref(), self.operator.clock.now());
-        if matches!(pause, Ok(Pause::Until(_) | Pause::Forever)) {
-            return self.paused(&seen, &np, &hc, &pause).await;
+        let paused = matches!(pause, Ok(Pause::Until(_) | Pause::Forever));
+        if paused {
+            // First: whatever cannot be looked at, nothing is to move.
+            self.pause_machines(&np, &naming::namespace(&hc), true).await?;
         }
         let mut look = Box::pin(self.look(seen, np, hc, &cluster, pause)).await?;
+        if paused {
+            // Room is promised to who grows, and this one does not.
+            return self.paused(look).await;
+        }
         self.room(&mut look).await;
         let worked = match cluster.metadata.deletion_timestamp.is_some() {
             true => Ok(None),
@@ -237,20 +243,17 @@ impl Pools {
         Ok(Outcome::Waiting { on, again: None })
     }
 
-    /// Nothing is changed but that whoever keeps machines pauses too.
-    async fn paused(
-        &self,
-        seen: &DynamicObject,
-        np: &NodePool,
-        hc: &HostedCluster,
-        pause: &Result<Pause, String>,
-    ) -> Result<Outcome, Failure> {
-        self.pause_machines(np, &naming::namespace(hc), true).await?;
-        self.say(seen, status::active(pause)).await?;
-        Ok(match pause {
-            Ok(Pause::Until(t)) => Outcome::After(t.duration_since(self.operator.clock.now())),
-            _ => Outcome::Done,
-        })
+    /// Nothing is changed but that whoever keeps machines pauses too. How they are is told all the same.
+    async fn paused(&self, mut look: Look) -> Result<Outcome, Failure> {
+        let live = self.workload(&look.np, &look.namespace).map(|(_, w)| w);
+        // What machines were not told is not on its way.
+        look.target = look.target.filter(|t| live.as_ref().is_some_and(|w| w.refs() == t.refs));
+        self.report(&look, None).await?;
+        let end = match &look.pause {
+            Ok(Pause::Until(t)) => Some(t.duration_since(self.operator.clock.now())),
+            _ => None,
+        };
+        Ok(sooner(look.again, end).map_or(Outcome::Done, Outcome::After))
     }
 
     async fn pause_machines(&self, np: &NodePool, namespace: &str, stop: bool) -> Result<(), Failure> {

@@ -11,6 +11,8 @@ use reconcile::{Failure, Outcome, Waiting};
 
 /// A watch tells of every machine that goes; this is for the one that never does.
 const AGAIN: SignedDuration = SignedDuration::from_mins(1);
+/// For what no watch has told of.
+const SOON: SignedDuration = SignedDuration::from_secs(1);
 
 impl Pools {
     pub(super) async fn remove(&self, seen: &DynamicObject, np: &NodePool) -> Result<Outcome, Failure> {
@@ -56,6 +58,10 @@ impl Pools {
             }));
             return Ok(Outcome::Waiting { on, again: Some(AGAIN) });
         }
+        let unseen = self.unseen(np, &namespace).await?;
+        if !unseen.is_empty() {
+            return Ok(Outcome::Waiting { on: unseen, again: Some(SOON) });
+        }
         for t in views.templates.within(&namespace).into_iter().filter(|t| t.pool == pool) {
             applier.delete(&kinds::AZURE_TEMPLATE.at(&namespace, &t.name)).await?;
         }
@@ -67,5 +73,18 @@ impl Pools {
         }
         applier.remove_finalizer(&at, seen, finalizer::HYPERSHIFT).await?;
         Ok(Outcome::Done)
+    }
+
+    /// What has the pool's name is asked to go, whether a watch has told of it or not: nobody owns it but the pool, and
+    /// what is there after the pool is there for ever. Says what was still there.
+    async fn unseen(&self, np: &NodePool, namespace: &str) -> Result<Vec<Waiting>, Failure> {
+        let mut on = Vec::new();
+        for kind in [kinds::MACHINE_DEPLOYMENT, kinds::MACHINE_SET, kinds::MACHINE_CHECK] {
+            if self.operator.applier.delete(&kind.at(namespace, name(np))).await? {
+                let what = format!("{} {namespace}/{} to be gone", kind.kind, name(np));
+                on.push(Waiting::new(what, "its deletion was asked for", self.operator.clock.now()));
+            }
+        }
+        Ok(on)
     }
 }

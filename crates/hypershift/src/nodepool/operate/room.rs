@@ -50,8 +50,8 @@ impl Pools {
         let begun = |to: &Refs| self.rolling.lock().get(&key(np)) == Some(to);
         let rolls =
             look.target.as_ref().is_some_and(|t| rolls(np, live.as_deref(), &t.refs) && !begun(&t.refs));
-        let ask =
-            Ask { azure, location: &at.location, have, wanted, most, rolls, surges: surges(np, wanted) };
+        let (arch, location) = (np.spec.arch, at.location.as_str());
+        let ask = Ask { azure, arch, location, have, wanted, most, rolls, surges: surges(np, wanted) };
         if !ask.needs() {
             return;
         }

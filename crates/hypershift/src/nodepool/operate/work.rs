@@ -14,6 +14,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// What a watch is to tell of is looked at again after this long, for it may have told already.
+const SOON: SignedDuration = SignedDuration::from_secs(1);
+
+/// The token that the stub shows: the one that was just drawn, or the one that is there. One that is there and not seen
+/// was made a moment ago, or deleted a moment ago by somebody whose news reached one watch and not the other.
+fn shown(seen: Option<Hidden>, made: Applied, drawn: String) -> Result<Hidden, SignedDuration> {
+    match made {
+        Applied::Created => Ok(drawn.into()),
+        _ => seen.ok_or(SOON),
+    }
+}
+
 impl Pools {
     /// Says when to look again.
     pub(super) async fn work(&self, look: &Look) -> Result<Option<SignedDuration>, Failure> {
@@ -32,9 +44,8 @@ impl Pools {
         }
         let (refs, hash) = match (&look.target, &look.boot) {
             (Some(target), Some(boot)) => {
-                if !self.boot(look, boot).await? {
-                    // The watch that tells of the token brings us back.
-                    return Ok(None);
+                if let Err(again) = self.boot(look, boot).await? {
+                    return Ok(Some(again));
                 }
                 (target.refs.clone(), target.rollout.hash.clone())
             }
@@ -42,26 +53,22 @@ impl Pools {
             _ => match &live {
                 Some(w) => {
                     let hash = secrets::hash_of(name(np), &w.data_secret).unwrap_or_default().to_owned();
-                    let refs = Refs {
-                        data_secret: w.data_secret.clone(),
-                        template: w.template.clone(),
-                        version: w.version.clone(),
-                    };
-                    (refs, hash)
+                    (w.refs(), hash)
                 }
                 None => return Ok(None),
             },
         };
-        let size = machines::replicas(np, live.as_ref().map(|w| w.replicas));
+        let has = match (&np.spec.auto_scaling, &live) {
+            (Some(_), Some(_)) => self.present(look).await?,
+            _ => live.as_ref().map(|w| w.replicas),
+        };
+        let size = machines::replicas(np, has);
         let size = look.room.grant.map_or(size, |most| size.min(most));
         let fleet = Fleet { size, most: look.room.most, has: &look.has };
         match machines::is_in_place(np) {
             true => {
-                let set = machines::set(&look.hc, np, &fleet, &refs, &hash);
-                let at = kinds::MACHINE_SET.at(&look.namespace, name(np));
-                let first = machines::set_at_first(set.clone(), &hash);
-                self.operator.applier.create_once(&at, || self.operator.applier.desired(first)).await?;
-                self.apply(set).await?;
+                self.apply(machines::set(&look.hc, np, &fleet, &refs, &hash)).await?;
+                self.say_current(look, live.as_deref(), &hash).await?;
             }
             false => {
                 self.apply(machines::deployment(&look.hc, np, &fleet, &refs)).await?;
@@ -73,9 +80,39 @@ impl Pools {
         self.tidy(look, &refs, &hash).await
     }
 
+    /// How many machines an autoscaler has asked for. The API is asked: what was last heard may be older than the
+    /// autoscaler's word, and would be applied over it.
+    async fn present(&self, look: &Look) -> Result<Option<u32>, Failure> {
+        let kind = match machines::is_in_place(&look.np) {
+            true => kinds::MACHINE_SET,
+            false => kinds::MACHINE_DEPLOYMENT,
+        };
+        let api = kind.api(self.operator.applier.client(), &look.namespace);
+        let there = api.get_opt(name(&look.np)).await?;
+        Ok(there.and_then(|o| u32::try_from(o.data["spec"]["replicas"].as_u64()?).ok()))
+    }
+
     async fn apply(&self, object: Value) -> Result<(), Failure> {
         let applier = &self.operator.applier;
         applier.apply(&applier.desired(object)?).await?;
+        Ok(())
+    }
+
+    /// Says of a new set that its machines are what it was made with; later only the guest's upgrader says what they are.
+    /// Not applied: then it would be ours for ever. Not created with it: then everything else would be nobody's to remove.
+    async fn say_current(&self, look: &Look, live: Option<&Workload>, hash: &str) -> Result<(), Failure> {
+        if live.is_some_and(|w| !w.current.is_empty()) {
+            return Ok(());
+        }
+        let api = kinds::MACHINE_SET.api(self.operator.applier.client(), &look.namespace);
+        let Some(there) = api.get_opt(name(&look.np)).await? else { return Ok(()) };
+        let key = annotation::NODE_POOL_CURRENT_CONFIG_VERSION;
+        if there.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(key)) {
+            return Ok(());
+        }
+        // One of us may have ended after it made the set, and another be told something else since.
+        let made = live.and_then(|w| secrets::hash_of(name(&look.np), &w.data_secret)).unwrap_or(hash);
+        self.patch(&kinds::MACHINE_SET, &there, json!({"metadata": {"annotations": {key: made}}})).await?;
         Ok(())
     }
 
@@ -97,11 +134,11 @@ impl Pools {
         Ok(())
     }
 
-    /// Token, stub and template. Says whether machines can name them.
-    async fn boot(&self, look: &Look, boot: &Boot) -> Result<bool, Failure> {
+    /// Token, stub and template. Says when to look again if machines cannot name them yet.
+    async fn boot(&self, look: &Look, boot: &Boot) -> Result<Result<(), SignedDuration>, Failure> {
         let (np, applier) = (&look.np, &self.operator.applier);
         let (Some(target), [token, template]) = (&look.target, look.objects.as_slice()) else {
-            return Ok(false);
+            return Ok(Err(SOON));
         };
         let at = kinds::SECRET.at(&look.namespace, secrets::token_name(name(np), &target.rollout.hash));
         let seen = self.views().tokens.get(&look.namespace, &at.name).and_then(|t| t.token.clone());
@@ -111,16 +148,14 @@ impl Pools {
                 applier.desired(secrets::drawn(token.clone(), &drawn, self.operator.clock.now()))
             })
             .await?;
-        let shown: Hidden = match (seen, made) {
-            (_, Applied::Created) => drawn.into(),
-            (Some(seen), _) => seen,
-            // It is there, and what it says is not known yet.
-            (None, _) => return Ok(false),
+        let shown = match shown(seen, made, drawn) {
+            Ok(shown) => shown,
+            Err(again) => return Ok(Err(again)),
         };
         self.apply(token.clone()).await?;
         self.stub(look, boot, &shown, &target.rollout.hash).await?;
         self.apply(template.clone()).await?;
-        Ok(true)
+        Ok(Ok(()))
     }
 
     async fn stub(&self, look: &Look, boot: &Boot, token: &Hidden, hash: &str) -> Result<(), Failure> {
@@ -193,6 +228,11 @@ impl Pools {
                 Chore::Delete(secret) => {
                     self.operator.applier.delete(&kinds::SECRET.at(namespace, &secret)).await?;
                 }
+                Chore::Keep(secret) => {
+                    let patch =
+                        json!({"metadata": {"annotations": {annotation::IGNITION_TOKEN_EXPIRATION: null}}});
+                    self.send(&kinds::SECRET, namespace, &secret, &patch).await?;
+                }
                 Chore::Expire(secret, end) => {
                     let patch = json!({"metadata": {"annotations": {annotation::IGNITION_TOKEN_EXPIRATION: secrets::stamp(end)}}});
                     self.send(&kinds::SECRET, namespace, &secret, &patch).await?;
@@ -206,5 +246,21 @@ impl Pools {
             }
         }
         Ok(again)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_nobody_sees_is_looked_for_again() {
+        let (old, new) = (|| Hidden::from("old".to_owned()), || "new".to_owned());
+        assert_eq!(shown(None, Applied::Created, new()), Ok("new".to_owned().into()));
+        assert_eq!(shown(Some(old()), Applied::Created, new()), Ok("new".to_owned().into()));
+        assert_eq!(shown(Some(old()), Applied::Skipped, new()), Ok(old()));
+        for made in [Applied::Skipped, Applied::Kept] {
+            assert_eq!(shown(None, made, new()), Err(SOON), "no watch need tell of it any more");
+        }
     }
 }

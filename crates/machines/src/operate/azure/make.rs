@@ -114,24 +114,29 @@ impl AzureMachines {
         let of = |e: azure::Error| Trouble::of(&e);
         // Begun earlier, by us or by whoever was here before a restart.
         if let Some(lro) = self.recall(scope, "PUT") {
-            let mut op: Operation<VirtualMachine> = client.arm::<VirtualMachines>().resume(lro);
+            let mut op: Operation<VirtualMachine> = client.arm::<VirtualMachines>().resume(lro.clone());
             if !op.poll().await.map_err(of)? {
                 let token = self.remember(scope, "PUT", op.token());
                 return Ok(self.creating(scope, &client, Some(token), op.next_look()));
             }
-            let ended = op.wait().await.map_err(of);
-            let passing = ended.as_ref().is_err_and(|t| !t.terminal);
-            if !passing {
-                self.over(scope, "PUT");
-            }
-            let vm = match ended {
-                // Operations are forgotten after a day; what they made counts.
-                Err(t) if t.terminal => match find(&client, &scope.place).await {
-                    Ok(Some(vm)) if state(&vm) == Some(ProvisioningState::Succeeded) => vm,
-                    _ => return Err(t),
+            let vm = match op.wait().await.map_err(of) {
+                // Operations are forgotten after a day, and whoever may not ask about one for a moment has not heard
+                // its end: what is there counts.
+                Err(t) if t.terminal => match find(&client, &scope.place).await.map_err(of)? {
+                    Some(vm) if state(&vm) == Some(ProvisioningState::Succeeded) => vm,
+                    // It is asked about again, because nobody else tells the cause if it does fail.
+                    Some(vm) if matches!(state(&vm), Some(ProvisioningState::Running(_))) => {
+                        let token = self.remember(scope, "PUT", &lro);
+                        return Ok(self.creating(scope, &client, Some(token), None));
+                    }
+                    _ => {
+                        self.over(scope, "PUT");
+                        return Err(t);
+                    }
                 },
                 other => other?,
             };
+            self.over(scope, "PUT");
             return self.finish(scope, &client, &vm).await;
         }
         match find(&client, &scope.place).await.map_err(of)? {
@@ -236,9 +241,9 @@ impl AzureMachines {
 
     /// What it boots with, or why that is not there yet.
     async fn boot(&self, scope: &Scope) -> Result<Result<Vec<u8>, Came>, Trouble> {
-        let Some(name) =
-            scope.machine.data["spec"]["bootstrap"]["dataSecretName"].as_str().filter(|n| !n.is_empty())
-        else {
+        let machine = scope.machine.as_ref();
+        let name = machine.and_then(|m| m.data["spec"]["bootstrap"]["dataSecretName"].as_str());
+        let Some(name) = name.filter(|n| !n.is_empty()) else {
             return Ok(Err(Came::Waits(
                 "WaitingForBootstrapData",
                 "the Machine names no Secret to boot with yet".into(),
@@ -248,7 +253,7 @@ impl AzureMachines {
         let secrets: Api<Secret> = Api::namespaced(self.0.applier.client().clone(), ns);
         let key = format!("{ns}/{}", crate::operate::views::name(&scope.seen));
         // Before the look: what comes after it is told.
-        self.0.boots.lock().entry((ns.to_owned(), name.to_owned())).or_default().insert(key);
+        self.0.boots.wait((ns.to_owned(), name.to_owned()), key);
         let found = secrets.get_opt(name).await;
         let found = found
             .map_err(|e| Trouble::new(Kind::Bootstrap, format!("cannot read Secret {ns}/{name}: {e}")))?;
@@ -258,7 +263,7 @@ impl AzureMachines {
                 format!("there is no Secret {ns}/{name} to boot with"),
             )));
         };
-        self.0.boots.lock().remove(&(ns.to_owned(), name.to_owned()));
+        self.0.boots.come(&(ns.to_owned(), name.to_owned()));
         match secret.data.and_then(|mut d| d.remove("value")).filter(|v| !v.0.is_empty()) {
             Some(value) => Ok(Ok(value.0)),
             None => Err(Trouble::new(Kind::Bootstrap, format!("Secret {ns}/{name} has no key value"))),

@@ -33,6 +33,9 @@ use std::sync::Arc;
 
 pub struct AzureMachines(pub Arc<Shared>);
 
+const RUNNING: &str = "VMRunning";
+const MARRED: &str = "VMStateFailed";
+
 impl Controller for AzureMachines {
     fn name(&self) -> &'static str {
         "azure-machine"
@@ -47,7 +50,8 @@ impl Controller for AzureMachines {
 struct Scope {
     seen: Seen,
     spec: AzureMachineSpec,
-    machine: Seen,
+    /// Gone before what it stands on, sometimes.
+    machine: Option<Seen>,
     azure: Seen,
     place: Place,
     has_zones: bool,
@@ -69,6 +73,8 @@ enum Came {
         addresses: Value,
         fresh: Option<Box<DynamicObject>>,
     },
+    /// It runs, and Azure says that the last change to it failed.
+    Marred(String),
     Troubled(Trouble),
 }
 
@@ -110,9 +116,9 @@ impl AzureMachines {
         let invalid =
             |e: serde_json::Error| Box::new(Came::Troubled(Trouble::new(Kind::Invalid, e.to_string())));
         let owner = seen.metadata.owner_references.iter().flatten().find(|r| r.kind == "Machine");
-        let owner = owner.and_then(|r| views.machines.get(ns, &r.name));
-        let machine = owner.ok_or_else(|| lacks("WaitingForMachine", "no Machine owns it yet".into()))?;
-        let name_of = cluster_of(&machine).to_owned();
+        let machine = owner.and_then(|r| views.machines.get(ns, &r.name));
+        let (name_of, pool) = belongs(seen, machine.as_deref())
+            .ok_or_else(|| lacks("WaitingForMachine", "no Machine owns it yet".into()))?;
         let cluster = views.clusters.get(ns, &name_of);
         let cluster = cluster
             .ok_or_else(|| lacks("WaitingForCluster", format!("there is no Cluster {ns}/{name_of}")))?;
@@ -123,9 +129,6 @@ impl AzureMachines {
         })?;
         let spec: AzureMachineSpec = typed(seen, "spec").map_err(invalid)?;
         let azure_spec: AzureClusterSpec = typed(&azure, "spec").map_err(invalid)?;
-        let labels = machine.metadata.labels.clone().unwrap_or_default();
-        let pool = labels.get(kinds::label::DEPLOYMENT).or_else(|| labels.get(kinds::label::SET));
-        let pool = pool.cloned().unwrap_or_else(|| "node".into());
         let place = Place::of(name(seen), &spec, &azure_spec, &name_of, &pool)
             .map_err(|t| Box::new(Came::Troubled(t)))?;
         let has_zones = azure.data["status"]["failureDomains"].as_object().is_some_and(|d| !d.is_empty());
@@ -143,12 +146,10 @@ impl AzureMachines {
         let now = shared.clock.now();
         let group = &scope.place.group;
         match shared.census.state(&client, group, scope.place.vm.name(), shared.look, now).await {
-            Ok(Some(state)) if state == "Failed" => {
-                let mut t = Trouble::new(Kind::Provisioning, "the virtual machine is in state Failed");
-                t.terminal = true;
-                self.end(&scope.seen, Came::Troubled(t)).await
-            }
-            Ok(Some(_)) => Ok(Outcome::After(again)),
+            Ok(Some(state)) => match heard(&scope.seen.data["status"], &state) {
+                Some(came) => self.put(&scope.seen, came).await,
+                None => Ok(Outcome::After(again)),
+            },
             // A list may be older than the machine.
             Ok(None) => match make::find(&client, &scope.place).await {
                 Ok(Some(_)) => Ok(Outcome::After(again)),
@@ -194,7 +195,7 @@ impl AzureMachines {
             Came::Working { message, again, .. } => {
                 Outcome::Waiting { on: vec![Waiting::new("Azure", message, now)], again: Some(again) }
             }
-            Came::Ready { .. } => Outcome::After(shared.look),
+            Came::Ready { .. } | Came::Marred(_) => Outcome::After(shared.look),
             Came::Troubled(t) if t.terminal => Outcome::Done,
             Came::Troubled(t) => Outcome::Waiting {
                 on: vec![Waiting::new(format!("an end to {}", t.kind.reason()), t.message.clone(), now)],
@@ -204,9 +205,35 @@ impl AzureMachines {
     }
 }
 
+/// The cluster and the pool of a machine. One that goes may have outlived its Machine, and has copies of its labels: what it
+/// left in Azure is found by them.
+fn belongs(seen: &DynamicObject, machine: Option<&DynamicObject>) -> Option<(String, String)> {
+    let goes = seen.metadata.deletion_timestamp.is_some();
+    let of = machine.or_else(|| Some(seen).filter(|o| goes && !cluster_of(o).is_empty()))?;
+    let labelled = |key: &str| of.metadata.labels.as_ref().and_then(|l| l.get(key)).cloned();
+    let pool = labelled(kinds::label::DEPLOYMENT).or_else(|| labelled(kinds::label::SET));
+    Some((cluster_of(of).to_owned(), pool.unwrap_or_else(|| "node".into())))
+}
+
 /// Since when what is tried now was wanted.
 fn asked(seen: &Seen) -> jiff::Timestamp {
     seen.metadata.deletion_timestamp.as_ref().map_or_else(|| created(seen), |t| t.0)
+}
+
+/// What a machine that was ready is said to be, if that is news. Azure leaves a machine in state Failed after any change
+/// that it could not make, such as a disk of a pod that was not attached: it runs on. Whether it is to be replaced is for its
+/// node to tell.
+fn heard(status: &Value, state: &str) -> Option<Came> {
+    let said = words::find(status, RUNNING).is_some_and(|c| c["reason"] == MARRED);
+    match state {
+        "Failed" if !said => Some(Came::Marred(
+            "Azure could not make the last change to the virtual machine (its state is Failed) and runs it as it was; see its activity log".into(),
+        )),
+        "Succeeded" if words::is(status, RUNNING, "False") => {
+            Some(Came::Ready { addresses: status["addresses"].clone(), fresh: None })
+        }
+        _ => None,
+    }
 }
 
 fn waiting(on: &str, why: &str, shared: &Shared, again: SignedDuration) -> Outcome {
@@ -217,6 +244,7 @@ fn status(o: &DynamicObject, came: &Came, now: jiff::Timestamp) -> Value {
     let mut status = o.data.get("status").filter(|s| s.is_object()).cloned().unwrap_or_else(|| json!({}));
     let going = o.metadata.deletion_timestamp.is_some();
     let word = match came {
+        Came::Marred(_) => Word::good(words::READY),
         Came::Waits(reason, message) => Word::bad(words::READY, "Info", reason, message.clone()),
         Came::Working { reason, message, .. } => Word::bad(words::READY, "Info", reason, message.clone()),
         Came::Ready { .. } => Word::good(words::READY),
@@ -228,12 +256,17 @@ fn status(o: &DynamicObject, came: &Came, now: jiff::Timestamp) -> Value {
     };
     let mut list = words::list(&status);
     words::set(&mut list, &word, now);
-    words::set(&mut list, &Word { kind: "VMRunning", ..word.clone() }, now);
+    let running = match came {
+        Came::Marred(message) => Word::bad(RUNNING, "Warning", MARRED, message.clone()),
+        _ => Word { kind: RUNNING, ..word },
+    };
+    words::set(&mut list, &running, now);
     status["conditions"] = json!(list);
     let state = match came {
         Came::Working { reason: "Creating", .. } => Some("Creating"),
         Came::Working { reason: "Deleting", .. } => Some("Deleting"),
         Came::Ready { .. } => Some("Succeeded"),
+        Came::Marred(_) => Some("Failed"),
         Came::Troubled(t) if t.terminal => Some("Failed"),
         _ => None,
     };
@@ -264,4 +297,48 @@ fn status(o: &DynamicObject, came: &Came, now: jiff::Timestamp) -> Value {
         }
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(labels: Value, going: bool, status: Value) -> DynamicObject {
+        let mut o = json!({"apiVersion": "v1", "kind": "x", "metadata": {"name": "m", "labels": labels}, "status": status});
+        if going {
+            o["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+        }
+        serde_json::from_value(o).unwrap()
+    }
+
+    #[test]
+    fn what_outlives_its_machine_is_known_by_its_labels() {
+        let labels =
+            json!({kinds::label::CLUSTER: "c", kinds::label::DEPLOYMENT: "d", kinds::label::SET: "s"});
+        let owner = machine(labels.clone(), false, Value::Null);
+        let pair = |c: &str, p: &str| Some((c.to_owned(), p.to_owned()));
+        let bare = machine(json!({}), true, Value::Null);
+        assert_eq!(belongs(&bare, Some(&owner)), pair("c", "d"));
+        assert_eq!(belongs(&bare, None), None, "nobody knows where it was");
+        assert_eq!(belongs(&machine(labels.clone(), true, Value::Null), None), pair("c", "d"));
+        assert_eq!(belongs(&machine(labels, false, Value::Null), None), None, "its Machine may yet come");
+    }
+
+    #[test]
+    fn a_change_that_failed_is_said_of_a_machine_that_runs_and_forgotten() {
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        let ready =
+            Came::Ready { addresses: json!([{"type": "InternalIP", "address": "10.0.0.4"}]), fresh: None };
+        let good = status(&machine(json!({}), false, Value::Null), &ready, at);
+        assert!(heard(&good, "Succeeded").is_none() && heard(&good, "Updating").is_none());
+        let came = heard(&good, "Failed").unwrap();
+        let marred = status(&machine(json!({}), false, good.clone()), &came, at);
+        assert_eq!((marred["ready"].as_bool(), marred.get("failureReason")), (Some(true), None));
+        assert!(words::is(&marred, RUNNING, "False") && words::is(&marred, words::READY, "True"), "{marred}");
+        assert_eq!(marred["vmState"], "Failed");
+        assert!(heard(&marred, "Failed").is_none() && heard(&marred, "Updating").is_none(), "said once");
+        let again =
+            status(&machine(json!({}), false, marred.clone()), &heard(&marred, "Succeeded").unwrap(), at);
+        assert_eq!(again, good);
+    }
 }

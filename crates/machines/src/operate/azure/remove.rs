@@ -61,10 +61,10 @@ impl AzureMachines {
         if let Some(came) = self.unmake_machine(scope, &client).await? {
             return Ok(Some(came));
         }
-        let nics = place.interfaces.iter().map(|(id, _)| drop_one::<NetworkInterfaces>(&client, place, id));
-        try_join_all(nics).await?;
+        let nics = place.interfaces.iter();
+        try_join_all(nics.map(|(id, _)| drop_one::<NetworkInterfaces>(&client, scope, id))).await?;
         let disks = std::iter::once(&place.os_disk).chain(&place.data_disks);
-        try_join_all(disks.map(|id| drop_one::<Disks>(&client, place, id))).await?;
+        try_join_all(disks.map(|id| drop_one::<Disks>(&client, scope, id))).await?;
         if scope.spec.failure_domain.is_none() {
             self.unmake_set(&client, place).await?;
         }
@@ -100,7 +100,7 @@ impl AzureMachines {
             self.over(scope, "DELETE");
         }
         let Some(vm) = machines.find(&place.vm).await.map_err(of)? else { return Ok(None) };
-        if !place.is_ours(vm.tags.as_ref()) {
+        if !is_ours(scope, vm.tags.as_ref()) {
             // Of this name, but not ours: it never was made.
             return Ok(None);
         }
@@ -135,6 +135,12 @@ impl AzureMachines {
     }
 }
 
+/// Whether a machine or a part of it is to go. Tags may be lost, and what has lost them would be paid for ever after; only
+/// what was never ours has neither them nor our word for it.
+fn is_ours(scope: &Scope, tags: Option<&Tags>) -> bool {
+    scope.place.is_ours(tags) || scope.place.is_named(scope.spec.provider_id.as_deref())
+}
+
 /// Tags of any resource.
 trait Tagged {
     fn tags(&self) -> Option<&Tags>;
@@ -147,13 +153,13 @@ impl<P> Tagged for arm::Resource<P> {
 }
 
 /// Deletes a part of a machine, if it is there and ours. Azure gives disks the tags of their machine.
-async fn drop_one<T: ArmType>(client: &azure::Client, place: &Place, id: &ResourceId) -> Result<(), Trouble>
+async fn drop_one<T: ArmType>(client: &azure::Client, scope: &Scope, id: &ResourceId) -> Result<(), Trouble>
 where
     T::Body: Tagged,
 {
     let arm = client.arm::<T>();
     let Some(part) = arm.find(id).await.map_err(|e| Trouble::of(&e))? else { return Ok(()) };
-    if !place.is_ours(part.tags()) {
+    if !is_ours(scope, part.tags()) {
         return Ok(());
     }
     match arm.delete(id).await {

@@ -9,6 +9,8 @@ use crate::cli::Format;
 use crate::cli::road::{Upgrade, UpgradeArgs};
 use crate::output;
 use anyhow::{Context, bail};
+use apis::hypershift::node_pool::Arch;
+use apis::hypershift::status::PayloadArch;
 use apis::hypershift::{HostedCluster, NodePool};
 use apis::version::Version;
 use hypershift::kinds;
@@ -112,14 +114,13 @@ async fn facts(
     let image = match (&args.release_image, &args.to) {
         (Some(image), _) => image.clone(),
         (None, Some(version)) => {
-            let arch = hc.status.as_ref().and_then(|s| serde_json::to_value(s).ok());
-            let arch = arch.as_ref().and_then(|s| s["payloadArch"].as_str()).unwrap_or_default();
-            let there = candidates(&current, &version.to_string(), arch);
+            let there = candidates(&current, &version.to_string(), payload_arch(&hc));
             shelf.first(&there, current.contains('@')).await.context(format!("version {version} (--to)"))?
         }
         (None, None) => {
             let name = args.release_stream.as_deref().unwrap_or(super::cluster::STREAM);
-            shelf.newest(&Stream::parse(name, "")?, &args.source.release_source).await?
+            let stream = Stream::parse(name, &stream_arch(pool.map(|p| p.spec.arch), payload_arch(&hc)))?;
+            shelf.newest(&stream, &args.source.release_source).await?
         }
     };
     let wanted = shelf.payload(&image).await.with_context(|| {
@@ -153,6 +154,17 @@ async fn facts(
         guest,
         quota,
     })
+}
+
+/// What the cluster's release is built for, as its status says; empty when it does not say yet.
+fn payload_arch(hc: &HostedCluster) -> &'static str {
+    hc.status.as_ref().and_then(|s| s.payload_arch).map_or("", PayloadArch::as_str)
+}
+
+/// Which releases of a stream are looked at that does not name an architecture: those for the nodes of the pool, or those
+/// that are built as the cluster's is.
+fn stream_arch(pool: Option<Arch>, payload: &str) -> String {
+    pool.map_or_else(|| payload.to_ascii_lowercase(), |arch| arch.to_string())
 }
 
 fn known<T>(found: anyhow::Result<T>) -> Known<T> {
@@ -194,5 +206,22 @@ async fn change(client: &Client, args: &UpgradeArgs, facts: &Facts, plan: &Plan)
             bail!("{} {} was changed by somebody else meanwhile: run it again", plan.kind, plan.name)
         }
         Err(e) => Err(e).with_context(|| format!("cannot change {} {}", plan.kind, plan.name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_that_of_the_architecture() {
+        let host = |pool, payload| {
+            let stream = Stream::parse("4-stable", &stream_arch(pool, payload)).unwrap();
+            stream.url("{arch}").split('/').next().unwrap().to_owned()
+        };
+        assert_eq!(host(Some(Arch::Arm64), PayloadArch::Multi.as_str()), "arm64");
+        assert_eq!(host(None, PayloadArch::Arm64.as_str()), "arm64");
+        assert_eq!(host(None, PayloadArch::Multi.as_str()), "multi");
+        assert_eq!(host(None, ""), "amd64");
     }
 }
