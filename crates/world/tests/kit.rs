@@ -18,7 +18,7 @@ use world::sample::{NAMESPACE, Sample};
 use world::{Cloud, Flavour, Landing, Options, World};
 
 /// Long enough for a loaded machine; no test waits for it to pass.
-pub const DEADLINE: Duration = Duration::from_secs(900);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 pub const EVENT: Kind = Kind::new("", "v1", "Event", "events");
