@@ -2,15 +2,17 @@
 //!
 //! The order is by cost, so a misplaced brace is reported in seconds and a failing transcript only when all
 //! else is well. The first failure ends the run with what to do about it. What is optional (cargo-deny, a
-//! checkout with git) says `skipped` instead of vanishing.
+//! checkout with git) says `skipped` instead of vanishing. What tests need of others is fetched and built while our own
+//! code compiles: much of it is waiting, for a network and for one processor.
 //!
 //! Tests run with a temporary directory of their own under `target/`, which must be empty afterwards, and
 //! must leave `git status` as they found it: litter is a bug that only shows on the hundredth run.
 
 use crate::{deps, run, setup};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread::JoinHandle;
 use std::time::Instant;
 use testkit::tools;
 
@@ -19,7 +21,8 @@ const GOLDENS: &[&str] =
     &[":(glob)**/tests/golden/**", ":(glob)**/tests/transcripts/**", ":(glob)**/tests/living/**"];
 
 struct Run {
-    clients: setup::Clients,
+    /// What tests need of others, on its way.
+    clients: Option<JoinHandle<Result<setup::Clients>>>,
     /// `git status` before anything ran; `None` outside a checkout.
     before: Option<String>,
     temp: PathBuf,
@@ -31,7 +34,7 @@ type Step = (&'static str, fn(&mut Run) -> Result<()>, &'static str);
 const STEPS: &[Step] = &[
     ("format", format, "run `cargo fmt --all`"),
     ("manifests", |_| deps::run(), "make the manifests inherit from the workspace as said above"),
-    ("setup", |run| setup::run().map(|clients| run.clients = clients), "see the message above"),
+    ("setup", setup, "see the message above"),
     ("deny", deny, "a banned or unlicensed dependency came in; deny.toml has the reasons"),
     ("clippy", clippy, "fix the warning, or allow it narrowly with a reason"),
     ("build", build, "fix the build; with --locked, commit Cargo.lock if a manifest changed"),
@@ -42,16 +45,16 @@ const STEPS: &[Step] = &[
 
 pub(crate) fn run() -> Result<()> {
     let begin = Instant::now();
-    let mut state = Run {
-        clients: setup::Clients::default(),
-        before: status().ok(),
-        temp: tools::target_dir().join("ci-tmp"),
-    };
+    let mut state = Run { clients: None, before: status().ok(), temp: tools::target_dir().join("ci-tmp") };
     for (i, (name, step, advice)) in STEPS.iter().enumerate() {
         println!("[{}/{}] {name}", i + 1, STEPS.len());
         let began = Instant::now();
         let result = step(&mut state);
         println!("[{}/{}] {name}: {:.1} s", i + 1, STEPS.len(), began.elapsed().as_secs_f64());
+        if let (Err(_), Some(begun)) = (&result, state.clients.take_if(|c| !c.is_finished())) {
+            println!("  {name} failed, as is said below; what was begun for the tests ends first");
+            let _ = begun.join();
+        }
         result.with_context(|| format!("ci: {name} failed; {advice}"))?;
     }
     println!("ci: all steps passed in {:.0} s", begin.elapsed().as_secs_f64());
@@ -68,6 +71,13 @@ fn format(_: &mut Run) -> Result<()> {
     run::visibly(cargo(&["fmt", "--all", "--", "--check"]))
 }
 
+/// Packages of the distribution first, because everything may need them; the rest goes on beside the steps that compile.
+fn setup(run: &mut Run) -> Result<()> {
+    setup::packages();
+    run.clients = Some(std::thread::spawn(setup::clients));
+    Ok(())
+}
+
 fn deny(_: &mut Run) -> Result<()> {
     if !run::succeeds("cargo-deny", &["--version"]) {
         println!("  skipped: cargo-deny is not installed (cargo install cargo-deny --locked)");
@@ -81,11 +91,16 @@ fn clippy(_: &mut Run) -> Result<()> {
     run::visibly(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
 }
 
+/// Tests and all: what is built for them has other features than what is built without, so building that first would
+/// be building nearly everything twice.
 fn build(_: &mut Run) -> Result<()> {
-    run::visibly(cargo(&["build", "--workspace", "--locked"]))
+    run::visibly(cargo(&["test", "--workspace", "--locked", "--no-run"]))
 }
 
 fn test(run: &mut Run) -> Result<()> {
+    let waited = run.clients.take().map(JoinHandle::join).context("nothing was set up")?;
+    let clients =
+        waited.map_err(|_| anyhow!("what tests need could not be set up: see the panic above"))??;
     if run.temp.exists() {
         std::fs::remove_dir_all(&run.temp)?;
     }
@@ -93,7 +108,7 @@ fn test(run: &mut Run) -> Result<()> {
     // All that fails is said at once: another run costs half an hour.
     let mut test = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
     test.env_remove("ZAFFRE_GOLDEN").env_remove("ZAFFRE_TRANSCRIPT").env("TMPDIR", &run.temp);
-    run.clients.tell(&mut test);
+    clients.tell(&mut test);
     run::visibly(test)
 }
 

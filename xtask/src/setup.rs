@@ -6,7 +6,7 @@
 //! must still be able to run CI.
 
 use crate::run;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::path::PathBuf;
 use std::process::Command;
 use testkit::tools;
@@ -37,7 +37,6 @@ const DEBIAN_PACKAGES: &[Package] = &[
 ];
 
 /// The clients that were found, as tests are told about them.
-#[derive(Default)]
 pub(crate) struct Clients {
     python: Option<PathBuf>,
     python_azure: Option<PathBuf>,
@@ -64,14 +63,21 @@ impl Clients {
 
 pub(crate) fn run() -> Result<Clients> {
     packages();
+    clients()
+}
+
+/// Everything but packages of the distribution.
+pub(crate) fn clients() -> Result<Clients> {
+    // Built now so that no test's deadline pays for compiling them; beside the rest, which mostly waits.
+    let built = std::thread::spawn(|| (tools::go_manager(), tools::go_azure()));
     let clients = Clients {
         python: python("venv", "requirements.txt")?,
         python_azure: python("venv-azure", "requirements-azure.txt")?,
         az: python("venv-az", "requirements-az.txt")?,
         kubectl: tools::kubectl(),
     };
-    // Built now so that no test's deadline pays for compiling them.
-    let (manager, probe) = (tools::go_manager(), tools::go_azure());
+    let (manager, probe) =
+        built.join().map_err(|_| anyhow!("the Go clients could not be built: see the panic above"))?;
     let found = [
         ("python", &clients.python),
         ("python with Azure's SDK", &clients.python_azure),
@@ -88,7 +94,8 @@ pub(crate) fn run() -> Result<Clients> {
     Ok(clients)
 }
 
-fn packages() {
+/// What the distribution has and this machine has not.
+pub(crate) fn packages() {
     let probe =
         |p: &&Package| p.probe.split_first().is_some_and(|(program, rest)| !run::succeeds(program, rest));
     let missing: Vec<&Package> =
