@@ -10,15 +10,24 @@ use futures::future::BoxFuture;
 use http::Uri;
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client as Pool;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::TcpStream;
-use tower::{Layer, Service, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceExt};
+
+/// A connection is made within this long, handshake included. All requests wait for the same one, and whoever is about to
+/// end may be dialled and never answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection over which nothing has come for so long is asked whether it still leads anywhere, as Go's clients do.
+const SILENCE: Duration = Duration::from_secs(30);
+/// And given up if nobody says so.
+const ECHO: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -142,10 +151,44 @@ where
         .https_only()
         .enable_http2()
         .wrap_connector(connector);
-    let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).http2_only(true).build(https);
+    let prompt = tower::service_fn(move |uri: Uri| -> BoxFuture<'static, Result<_, BoxError>> {
+        let made = https.clone().oneshot(uri);
+        Box::pin(async move {
+            let in_time = tokio::time::timeout(PATIENCE, made).await;
+            in_time.map_err(|_| format!("no connection within {PATIENCE:?}"))?
+        })
+    });
+    let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_only(true)
+        .http2_keep_alive_interval(SILENCE)
+        .http2_keep_alive_timeout(ECHO)
+        .build(prompt);
     let service = config.base_uri_layer().layer(pool);
     let service = service.map_response(|r: http::Response<hyper::body::Incoming>| {
         r.map(|b| b.map_frame(|f| f.map_data(Bytes::from)))
     });
     Ok(kube::Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// A socket that is there, of a program that is not: it is dialled, and says nothing.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever_for_who_does_not_answer() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap();
+        let mut config = kube::Config::new("https://api.test:6443".parse().unwrap());
+        config.accept_invalid_certs = true;
+        let client = through(config, Names::by(move |_, _| Some(address)), "a test").unwrap();
+        let begun = tokio::time::Instant::now();
+        let asked = client.request_text(http::Request::get("/healthz").body(Vec::new()).unwrap());
+        let asked = tokio::time::timeout(Duration::from_secs(60), asked).await;
+        let why = asked.expect("it is given up").unwrap_err();
+        assert!(reconcile::chain(&why).to_string().contains("no connection within 10s"), "{why:?}");
+        assert!(begun.elapsed() >= PATIENCE);
+    }
 }

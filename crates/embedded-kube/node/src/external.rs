@@ -439,6 +439,10 @@ async fn sleep_until(clock: &SharedClock, at: Option<Timestamp>) {
     tokio::time::sleep(Duration::try_from(wait).unwrap_or_default()).await;
 }
 
+/// A request takes this long at most. Who waited for ever for an API server that went would miss all heartbeats from then
+/// on, and be written off although it runs.
+const ANSWERED: Duration = Duration::from_secs(10);
+
 /// One request; patches are merge patches.
 async fn send(
     client: &kube::Client,
@@ -449,5 +453,7 @@ async fn send(
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let bytes = body.map(|b| b.to_string().into_bytes()).unwrap_or_default();
     let request = http::Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, kind);
-    client.request(request.body(bytes).map_err(kube::Error::HttpError)?).await
+    let request = request.body(bytes).map_err(kube::Error::HttpError)?;
+    let late = |_| kube::Error::Service(format!("no answer within {ANSWERED:?}").into());
+    tokio::time::timeout(ANSWERED, client.request(request)).await.map_err(late)?
 }

@@ -2,12 +2,15 @@
 
 use crate::kit::{Kit, condition};
 use base64::Engine;
+use bytes::Bytes;
 use ek_auth::User;
 use ek_node::{ExternalNode, ExternalOptions, Identity, NodeSpec, StageSet};
 use ek_server::Deletion;
 use ek_server::registry::table_name;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_util::sync::CancellationToken;
 
 /// What an approver and a signer do, in one.
@@ -61,4 +64,33 @@ async fn joins_beats_and_runs_pods() {
     stop.cancel();
     task.await.unwrap();
     listening.drain().await;
+}
+
+/// An API server that goes in the midst of a request, and leaves it without an answer.
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_without_an_answer_is_not_the_last() {
+    let beats = Arc::new(AtomicUsize::new(0));
+    let counted = beats.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (path, patch) = (request.uri().path().to_owned(), request.method() == http::Method::PATCH);
+        let nth = counted.fetch_add(usize::from(patch && path.contains("/leases/")), Ordering::SeqCst);
+        async move {
+            if path.contains("/pods") || (path.contains("/leases/") && nth == 0) {
+                std::future::pending::<()>().await;
+            }
+            let node = json!({"kind": "Node", "metadata": {"name": "vm-1", "uid": "u"}}).to_string();
+            Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::<Bytes>::from(node)))
+        }
+    });
+    let client = kube::Client::new(service, "default");
+    let spec = NodeSpec::default();
+    let node = ExternalNode::register(client, "vm-1", &spec, ExternalOptions::new()).await.unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(node.run(stop.clone()));
+    // A minute of a clock that goes as fast as it may.
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    stop.cancel();
+    task.await.unwrap();
+    let beats = beats.load(Ordering::SeqCst);
+    assert!(beats >= 4, "{beats} heartbeats in a minute");
 }
