@@ -25,9 +25,9 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 /// end may be dialled and never answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection over which nothing has come for so long is asked whether it still leads anywhere, as Go's clients do.
-const SILENCE: Duration = Duration::from_secs(30);
-/// And given up if nobody says so.
-const ECHO: Duration = Duration::from_secs(15);
+const SILENCE: Duration = Duration::from_secs(20);
+/// And given up if nobody says so: both together are less than the 40 s of a node's lease.
+const ECHO: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
