@@ -51,7 +51,9 @@ pub(crate) fn run() -> Result<()> {
         let began = Instant::now();
         let result = step(&mut state);
         println!("[{}/{}] {name}: {:.1} s", i + 1, STEPS.len(), began.elapsed().as_secs_f64());
-        if let (Err(_), Some(begun)) = (&result, state.clients.take_if(|c| !c.is_finished())) {
+        if result.is_err()
+            && let Some(begun) = state.clients.take_if(|begun| !begun.is_finished())
+        {
             println!("  {name} failed, as is said below; what was begun for the tests ends first");
             let _ = begun.join();
         }
