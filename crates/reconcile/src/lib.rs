@@ -9,7 +9,7 @@
 //! * [`runtime`](Runtime) runs controllers: a key and nothing else, once at a time, again when something happens.
 //! * [`Applier`] makes objects be as desired with one field manager, and sends **nothing** when they are: the
 //!   [`Ledger`] remembers, in some ninety bytes per object, what was applied and whether it still looks so.
-//! * [`View`]s hold what watches saw, for reading without asking.
+//! * [`View`]s hold what watches saw, for reading without asking; an [`Index`] finds objects by words in place of their names.
 //! * [`conditions`] computes status: set, mirror, aggregate, summarise.
 //! * [`Elector`] sees to it that only one of us works.
 //! * [`metrics`], [`Pause`], [`Waiting`] for those who look on.
@@ -86,6 +86,7 @@
 mod apply;
 pub mod conditions;
 mod fingerprint;
+mod index;
 mod kind;
 mod lease;
 mod ledger;
@@ -101,6 +102,7 @@ pub use apply::{
     Applied, Applier, Cause, Desired, Error as ApplyError, Immutable, Owner, Prune, Report,
     Status as StatusWrite, merge_patch, own,
 };
+pub use index::Index;
 pub use kind::{Error as KindError, Kind, Kinds, ObjectRef};
 pub use lease::{Elector, Led, Timing};
 pub use ledger::{Ledger, Print};
@@ -110,7 +112,7 @@ pub use runtime::{
     Controller, Drained, Explanation, Failure, Handle, Keys, Options, Outcome, Runtime, split,
 };
 pub use tenants::Tenants;
-pub use view::View;
+pub use view::{Place, View, place};
 pub use wait::{Backoff, Waiting};
 pub use watch::{Depth, News, Sink, Source, Watch};
 

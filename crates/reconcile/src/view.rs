@@ -9,7 +9,8 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-type Place = (String, String);
+/// Namespace and name.
+pub type Place = (String, String);
 
 /// A read-only copy of part of a cluster, by namespace and name. Attach to one watch.
 pub struct View<T> {
@@ -64,7 +65,8 @@ impl View<DynamicObject> {
     }
 }
 
-fn place(o: &DynamicObject) -> Place {
+/// Where an object lies.
+pub fn place(o: &DynamicObject) -> Place {
     (o.metadata.namespace.clone().unwrap_or_default(), o.metadata.name.clone().unwrap_or_default())
 }
 

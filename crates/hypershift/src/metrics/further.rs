@@ -109,8 +109,10 @@ fn processors(page: &mut Page, operator: &Operator, hc: &HostedCluster, l: &str)
     let (subscription, location) =
         azure.map_or(("", ""), |a| (a.subscription_id.as_str(), a.location.as_str()));
     let (home, name) = (naming::home(hc), naming::name(hc));
-    let pools = operator.views.np.pools.within(home);
-    let own = pools.iter().filter(|p| p.data["spec"]["clusterName"] == name).map(|p| {
+    let views = &operator.views.np;
+    let places = views.of_cluster(home, name);
+    let pools: Vec<_> = places.iter().filter_map(|(home, name)| views.pools.get(home, name)).collect();
+    let own = pools.iter().map(|p| {
         let size = p.data["spec"]["platform"]["azure"]["vmSize"].as_str().unwrap_or_default();
         (size, p.data["status"]["replicas"].as_u64().unwrap_or(0))
     });

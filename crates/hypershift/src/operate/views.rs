@@ -6,8 +6,7 @@ use apis::names::{annotation, label};
 use control_plane::operate::Rollout;
 use kube::core::{DynamicObject, ObjectMeta};
 use reconcile::conditions::{Conditions, Status};
-use reconcile::{Keys, View};
-use std::collections::BTreeSet;
+use reconcile::{Index, Keys, View};
 use std::sync::Arc;
 
 /// Secrets of a control plane that are read: what goes back to users, what machines mount, and the copy of what images are
@@ -72,17 +71,11 @@ pub struct Workload {
     pub rollout: Rollout,
 }
 
-/// Names that a cluster refers to.
-#[derive(Clone, Debug, Default)]
-pub struct Names {
-    pub(crate) key: String,
-    pub(crate) names: BTreeSet<(Sort, String)>,
-}
-
 /// All views.
 pub struct Views {
     pub clusters: Arc<View<DynamicObject>>,
-    pub names: Arc<View<Names>>,
+    /// By what they name; see [`named`].
+    pub clusters_by: Arc<Index>,
     pub planes: Arc<View<DynamicObject>>,
     pub pools: Arc<View<Pool>>,
     pub links: Arc<View<DynamicObject>>,
@@ -90,6 +83,9 @@ pub struct Views {
     pub spaces: Arc<View<Space>>,
     pub secrets: Arc<View<Mark>>,
     pub config_maps: Arc<View<Mark>>,
+    /// By the keys of the clusters that are marked on them.
+    pub secrets_by: Arc<Index>,
+    pub config_maps_by: Arc<Index>,
     pub deployments: Arc<View<Workload>>,
     pub capi: Arc<View<DynamicObject>>,
     pub azure: Arc<View<DynamicObject>>,
@@ -181,17 +177,31 @@ fn role(o: &DynamicObject) -> Option<()> {
     o.metadata.labels.as_ref()?.get(crate::plan::access::OWNER_LABEL).map(|_| ())
 }
 
-fn names(o: &DynamicObject) -> Option<Names> {
-    let hc: HostedCluster = serde_json::from_value(serde_json::to_value(o).ok()?).ok()?;
-    let names = inputs::of(&hc).into_iter().map(|i| (i.sort, i.name)).collect();
-    Some(Names { key: crate::naming::key(&hc), names })
+/// The word by which those are found who name a Secret or ConfigMap.
+pub(super) fn named(sort: Sort, namespace: &str, name: &str) -> String {
+    format!("{sort:?}/{namespace}/{name}")
+}
+
+/// What a cluster names.
+fn inputs_of(o: &DynamicObject) -> Vec<String> {
+    let Ok(hc) = serde_json::to_value(o).and_then(serde_json::from_value::<HostedCluster>) else {
+        return Vec::new();
+    };
+    let home = crate::naming::home(&hc);
+    inputs::of(&hc).into_iter().map(|i| named(i.sort, home, &i.name)).collect()
+}
+
+/// Keys of clusters that are marked on a Secret or ConfigMap.
+fn marked(o: &DynamicObject) -> Vec<String> {
+    let namespace = o.metadata.namespace.as_deref().unwrap_or_default();
+    mark(o).into_iter().flat_map(|m| m.clusters).map(|c| format!("{namespace}/{c}")).collect()
 }
 
 impl Default for Views {
     fn default() -> Views {
         Views {
             clusters: View::whole(),
-            names: View::new(names),
+            clusters_by: Index::new(inputs_of),
             planes: View::whole(),
             pools: View::new(pool),
             links: View::whole(),
@@ -199,6 +209,8 @@ impl Default for Views {
             spaces: View::new(space),
             secrets: View::new(mark),
             config_maps: View::new(mark),
+            secrets_by: Index::new(marked),
+            config_maps_by: Index::new(marked),
             deployments: View::new(workload),
             capi: View::whole(),
             azure: View::whole(),
@@ -214,7 +226,10 @@ impl Default for Views {
 impl Views {
     /// Pools of a cluster.
     pub fn pools_of(&self, namespace: &str, cluster: &str) -> Vec<Arc<Pool>> {
-        self.pools.within(namespace).into_iter().filter(|p| p.cluster == cluster).collect()
+        let places = self.np.of_cluster(namespace, cluster);
+        let found = places.iter().filter_map(|(ns, name)| self.pools.get(ns, name));
+        // It may have changed hands in between.
+        found.filter(|p| p.cluster == cluster).collect()
     }
 
     pub fn mark(&self, sort: Sort, namespace: &str, name: &str) -> Option<Arc<Mark>> {
@@ -226,13 +241,9 @@ impl Views {
 
     /// Everything in a namespace that is marked as used by a cluster.
     pub fn marked(&self, namespace: &str, cluster: &str) -> Vec<(Sort, String)> {
-        let of = |sort: Sort, view: &View<Mark>| -> Vec<(Sort, String)> {
-            let all = view.within(namespace).into_iter();
-            all.filter(|m| m.clusters.iter().any(|c| c == cluster)).map(|m| (sort, m.name.clone())).collect()
-        };
-        let mut all = of(Sort::Secret, &self.secrets);
-        all.extend(of(Sort::ConfigMap, &self.config_maps));
-        all
+        let key = format!("{namespace}/{cluster}");
+        let of = |sort: Sort, index: &Index| index.get(&key).into_iter().map(move |(_, name)| (sort, name));
+        of(Sort::Secret, &self.secrets_by).chain(of(Sort::ConfigMap, &self.config_maps_by)).collect()
     }
 
     pub fn rollout(&self, namespace: &str, name: &str) -> Rollout {
@@ -244,7 +255,7 @@ impl Views {
 pub fn concerned(
     o: &DynamicObject,
     sort: Sort,
-    names: &View<Names>,
+    clusters_by: &Index,
     planes: &View<DynamicObject>,
     keys: &mut Keys,
 ) {
@@ -257,8 +268,7 @@ pub fn concerned(
             keys.annotated(&plane, annotation::HOSTED_CLUSTER);
         }
     }
-    let wanted = (sort, name.to_owned());
-    for n in names.within(namespace).iter().filter(|n| n.names.contains(&wanted)) {
-        keys.push(n.key.as_str());
+    for (namespace, cluster) in clusters_by.get(&named(sort, namespace, name)) {
+        keys.object(&namespace, &cluster);
     }
 }

@@ -105,7 +105,7 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
     let itself = handle.keys(|o, keys| keys.itself(o));
     let clusters = Watch::whole(client, &kinds::CLUSTER).into_sink(views.clusters.clone());
     let of_pools = pooled.keys(nodepool::of_cluster(&views.np));
-    let mut clusters = clusters.into_sink(views.names.clone()).wakes(itself).wakes(of_pools);
+    let mut clusters = clusters.into_sink(views.clusters_by.clone()).wakes(itself).wakes(of_pools);
     let fronted = operator.around.shared_ingress().is_some();
     if fronted {
         operator.meanings.wake(&handle);
@@ -194,14 +194,14 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
         })));
     }
     for (kind, sort) in [(kinds::SECRET, Sort::Secret), (kinds::CONFIG_MAP, Sort::ConfigMap)] {
-        let sink = match sort {
-            Sort::Secret => views.secrets.clone(),
-            Sort::ConfigMap => views.config_maps.clone(),
+        let (view, index) = match sort {
+            Sort::Secret => (views.secrets.clone(), views.secrets_by.clone()),
+            Sort::ConfigMap => (views.config_maps.clone(), views.config_maps_by.clone()),
         };
-        let (names, planes) = (views.names.clone(), views.planes.clone());
+        let (clusters_by, planes) = (views.clusters_by.clone(), views.planes.clone());
         let (clusters, home) = (views.clusters.clone(), operator.around.home());
         let wakes = handle.keys(move |o, keys| {
-            concerned(o, sort, &names, &planes, keys);
+            concerned(o, sort, &clusters_by, &planes, keys);
             // Everybody has a copy of it.
             let m = &o.metadata;
             let shared = m.name.as_deref().is_some_and(|n| [TRUSTED, OWN_SET].contains(&n));
@@ -216,11 +216,12 @@ pub fn start_with(runtime: &mut Runtime, client: &Client, setup: Setup<'_>) -> (
             }
         });
         let of_pools = pooled.keys(nodepool::of_input(&operator, sort));
-        let watch = Watch::metadata(client, &kind).into_sink(ledger.clone()).into_sink(sink);
+        let watch = Watch::metadata(client, &kind).into_sink(ledger.clone()).into_sink(view).into_sink(index);
         runtime.watch(watch.wakes(wakes).wakes(of_pools));
     }
     let pools = Watch::whole(client, &kinds::POOL).optional().into_sink(views.pools.clone());
-    let pools = pools.into_sink(views.np.pools.clone()).wakes(pooled.keys(|o, keys| keys.itself(o)));
+    let pools = pools.into_sink(views.np.pools.clone()).into_sink(views.np.pools_by.clone());
+    let pools = pools.wakes(pooled.keys(|o, keys| keys.itself(o)));
     runtime.watch(pools.wakes(handle.keys(|o, keys| {
         let cluster = o.data["spec"]["clusterName"].as_str().unwrap_or_default();
         keys.object(o.metadata.namespace.as_deref().unwrap_or_default(), cluster);

@@ -1,88 +1,10 @@
-//! What a view cannot do: finding objects by something other than their name, and remembering what was asked of the server
-//! and not yet heard of. Whoever remembers hears of ends, too, and forgets.
+//! By what objects are found, and what was asked of the server and not yet heard of. Whoever remembers hears of ends, too,
+//! and forgets.
 
 use kube::core::DynamicObject;
-use parking_lot::{Mutex, RwLock};
-use reconcile::{News, Sink, Source};
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
-
-pub type Place = (String, String);
-
-pub fn place(o: &DynamicObject) -> Place {
-    (o.metadata.namespace.clone().unwrap_or_default(), o.metadata.name.clone().unwrap_or_default())
-}
-
-type Map = Box<dyn Fn(&DynamicObject) -> Vec<String> + Send + Sync>;
-
-/// Objects by words that a function finds in them. Attach to one watch.
-pub struct Index {
-    map: Map,
-    inner: RwLock<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    words: HashMap<Place, Vec<String>>,
-    places: HashMap<String, BTreeSet<Place>>,
-    list: Option<HashSet<Place>>,
-}
-
-impl Inner {
-    fn put(&mut self, at: Place, words: Vec<String>) {
-        self.forget(&at);
-        for w in &words {
-            self.places.entry(w.clone()).or_default().insert(at.clone());
-        }
-        self.words.insert(at, words);
-    }
-
-    fn forget(&mut self, at: &Place) {
-        for w in self.words.remove(at).into_iter().flatten() {
-            if let Some(set) = self.places.get_mut(&w) {
-                set.remove(at);
-                if set.is_empty() {
-                    self.places.remove(&w);
-                }
-            }
-        }
-    }
-}
-
-impl Index {
-    pub fn new(map: impl Fn(&DynamicObject) -> Vec<String> + Send + Sync + 'static) -> Arc<Index> {
-        Arc::new(Index { map: Box::new(map), inner: RwLock::default() })
-    }
-
-    /// In order of name.
-    pub fn get(&self, word: &str) -> Vec<Place> {
-        self.inner.read().places.get(word).map(|s| s.iter().cloned().collect()).unwrap_or_default()
-    }
-}
-
-impl Sink for Index {
-    fn hear(&self, _: &Source, news: News<'_>) {
-        let mut inner = self.inner.write();
-        match news {
-            News::Begin => inner.list = Some(HashSet::new()),
-            News::Listed(o) | News::Changed(o) => {
-                let at = place(o);
-                if let Some(list) = inner.list.as_mut() {
-                    list.insert(at.clone());
-                }
-                inner.put(at, (self.map)(o));
-            }
-            News::Gone(o) => inner.forget(&place(o)),
-            News::Complete => {
-                let Some(list) = inner.list.take() else { return };
-                let gone: Vec<Place> = inner.words.keys().filter(|p| !list.contains(*p)).cloned().collect();
-                for at in gone {
-                    inner.forget(&at);
-                }
-            }
-        }
-    }
-}
+use parking_lot::Mutex;
+use reconcile::{News, Place, Sink, Source, place};
+use std::collections::{BTreeSet, HashMap};
 
 /// `kind/namespace/name` of an object's controller, or `orphan/namespace`.
 pub fn owner_word(o: &DynamicObject) -> String {

@@ -1,10 +1,9 @@
 //! Two sorts of Secrets matter: what machines wait to boot with, and the kubeconfigs of guests. Only metadata travels.
 
 use super::Shared;
-use super::index::place;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
-use reconcile::{Handle, News, Sink, Source};
+use reconcile::{Handle, News, Sink, Source, place};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 

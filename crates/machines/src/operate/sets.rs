@@ -5,7 +5,7 @@
 //! virtual machine.
 
 use super::Shared;
-use super::index::{Place, controller, place};
+use super::index::controller;
 use super::views::{Seen, created, has_annotation, name, namespace, typed};
 use super::write::Changed;
 use crate::kinds::{self, annotation, finalizer, label};
@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use reconcile::conditions::{self, Conditions, Finding, Polarity, Status};
-use reconcile::{Controller, Failure, Outcome, own, split};
+use reconcile::{Controller, Failure, Outcome, Place, own, place, split};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! What the controllers read without asking.
 
-use super::index::{Expected, Index, owner_word};
+use super::index::{Expected, owner_word};
 use crate::kinds::{annotation, label};
 use apis::common::LabelSelector;
 use kube::core::DynamicObject;
-use reconcile::View;
+use reconcile::{Index, View};
 use std::sync::Arc;
 
 pub type Seen = Arc<DynamicObject>;
@@ -70,7 +70,7 @@ impl Views {
 
     /// Machines of a set that the watch has told of.
     pub fn machines_of(&self, kind: &str, owner: &DynamicObject) -> Vec<Seen> {
-        let at = super::index::place(owner);
+        let at = reconcile::place(owner);
         let places = self.machines_by.get(&format!("{kind}/{}/{}", at.0, at.1));
         let found = places.iter().filter_map(|(ns, name)| self.machines.get(ns, name));
         found.filter(|m| super::index::is_controlled_by(m, owner)).collect()

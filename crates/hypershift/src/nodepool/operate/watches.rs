@@ -8,14 +8,17 @@ use crate::nodepool::watched::{self, Check, Machine, Template, Token, Workload};
 use crate::operate::Operator;
 use crate::operate::views_of_pools::Clusters;
 use apis::names::{annotation, label};
+use apis::naming::control_plane_namespace;
 use kube::Client;
 use kube::core::{DynamicObject, Expression};
-use reconcile::{Handle, Keys, Ledger, Options, Runtime, Sink, View, Watch, split};
+use reconcile::{Handle, Index, Keys, Ledger, Options, Place, Runtime, Sink, View, Watch, split};
 use std::sync::Arc;
 
 /// What the controller of NodePools reads without asking.
 pub struct Views {
     pub pools: Arc<View<DynamicObject>>,
+    /// By their cluster, its control plane's namespace, and the ConfigMaps that they name.
+    pub pools_by: Arc<Index>,
     pub tokens: Arc<View<Token>>,
     pub machines: Arc<View<Machine>>,
     pub deployments: Arc<View<Workload>>,
@@ -30,6 +33,7 @@ impl Default for Views {
     fn default() -> Views {
         Views {
             pools: View::whole(),
+            pools_by: Index::new(words),
             tokens: View::new(watched::token),
             machines: View::new(watched::machine),
             deployments: View::new(watched::workload),
@@ -41,23 +45,46 @@ impl Default for Views {
     }
 }
 
-/// Pools of a cluster, by its key.
-fn pools_of(pools: &View<DynamicObject>, cluster: &str, keys: &mut Keys) {
-    let (namespace, name) = split(cluster);
-    for p in pools.within(namespace) {
-        if p.data["spec"]["clusterName"] == name {
-            keys.itself(&p);
-        }
+/// What a pool is found by.
+fn words(pool: &DynamicObject) -> Vec<String> {
+    let home = pool.metadata.namespace.as_deref().unwrap_or_default();
+    let spec = &pool.data["spec"];
+    let cluster = spec["clusterName"].as_str().unwrap_or_default();
+    let mut words = vec![by_cluster(home, cluster), by_plane(&control_plane_namespace(home, cluster))];
+    let named = ["config", "tuningConfig"].into_iter().filter_map(|field| spec[field].as_array()).flatten();
+    words.extend(named.filter_map(|r| r["name"].as_str()).map(|name| by_config(home, name)));
+    words
+}
+
+fn by_cluster(namespace: &str, cluster: &str) -> String {
+    format!("cluster/{namespace}/{cluster}")
+}
+
+fn by_plane(namespace: &str) -> String {
+    format!("plane/{namespace}")
+}
+
+fn by_config(namespace: &str, name: &str) -> String {
+    format!("config/{namespace}/{name}")
+}
+
+impl Views {
+    /// Where the pools of a cluster are.
+    pub(crate) fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Place> {
+        self.pools_by.get(&by_cluster(namespace, cluster))
     }
+}
+
+fn wake(pools: &Index, word: &str, keys: &mut Keys) {
+    pools.get(word).iter().for_each(|(namespace, name)| keys.object(namespace, name));
 }
 
 /// Wakes the pools of a cluster that changed.
 pub(crate) fn of_cluster(views: &Views) -> impl Fn(&DynamicObject, &mut Keys) + Send + Sync + 'static {
-    let pools = views.pools.clone();
+    let pools = views.pools_by.clone();
     move |o, keys| {
-        let m = &o.metadata;
-        let (ns, n) = (m.namespace.as_deref().unwrap_or_default(), m.name.as_deref().unwrap_or_default());
-        pools_of(&pools, &format!("{ns}/{n}"), keys);
+        let (namespace, name) = reconcile::place(o);
+        wake(&pools, &by_cluster(&namespace, &name), keys);
     }
 }
 
@@ -67,39 +94,32 @@ pub(crate) fn of_input(
     operator: &Operator,
     sort: Sort,
 ) -> impl Fn(&DynamicObject, &mut Keys) + Send + Sync + 'static {
-    let (pools, clusters) = (operator.views.np.pools.clone(), Clusters::of(&operator.views));
+    let views = &operator.views.np;
+    let (pools, pools_by, clusters) =
+        (views.pools.clone(), views.pools_by.clone(), Clusters::of(&operator.views));
     move |o, keys| {
-        let m = &o.metadata;
-        let (ns, n) = (m.namespace.as_deref().unwrap_or_default(), m.name.as_deref().unwrap_or_default());
         if pools.is_empty() {
             return;
         }
+        let (namespace, name) = reconcile::place(o);
         if sort == Sort::ConfigMap {
-            let names = |p: &DynamicObject, field: &str| {
-                p.data["spec"][field].as_array().is_some_and(|list| list.iter().any(|r| r["name"] == n))
-            };
-            for p in pools.within(ns).iter().filter(|p| names(p, "config") || names(p, "tuningConfig")) {
-                keys.itself(p);
-            }
+            wake(&pools_by, &by_config(&namespace, &name), keys);
         }
-        for cluster in clusters.concerned(sort, ns, n) {
-            pools_of(&pools, &cluster, keys);
+        for cluster in clusters.concerned(sort, &namespace, &name) {
+            let (namespace, name) = split(&cluster);
+            wake(&pools_by, &by_cluster(namespace, name), keys);
         }
     }
 }
 
 /// Wakes the pool that a ConfigMap in its control plane's namespace is labelled with.
 fn of_tuning(views: &Views) -> impl Fn(&DynamicObject, &mut Keys) + Send + Sync + 'static {
-    let pools = views.pools.clone();
+    let pools = views.pools_by.clone();
     move |o, keys| {
-        let Some(name) = o.metadata.labels.as_ref().and_then(|l| l.get(label::NODE_POOL)) else { return };
-        let plane = o.metadata.namespace.as_deref();
-        for p in pools.all().iter().filter(|p| p.metadata.name.as_ref() == Some(name)) {
-            let home = p.metadata.namespace.as_deref().unwrap_or_default();
-            let cluster = p.data["spec"]["clusterName"].as_str().unwrap_or_default();
-            if plane == Some(apis::naming::control_plane_namespace(home, cluster).as_str()) {
-                keys.itself(p);
-            }
+        let Some(named) = o.metadata.labels.as_ref().and_then(|l| l.get(label::NODE_POOL)) else { return };
+        let plane = o.metadata.namespace.as_deref().unwrap_or_default();
+        for (namespace, name) in pools.get(&by_plane(plane)).iter().filter(|(_, name)| name == named) {
+            keys.object(namespace, name);
         }
     }
 }
