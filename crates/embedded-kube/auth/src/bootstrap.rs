@@ -417,7 +417,7 @@ fn system() -> Vec<Value> {
 mod tests {
     use super::*;
     use crate::User;
-    use crate::rbac::{Attributes, Authorizer, Everywhere, Roles, rules_of};
+    use crate::rbac::{Attributes, Authorizer, Binding, Everywhere, Roles, rules_of};
     use ek_meta::object;
     use std::sync::Arc;
 
@@ -431,6 +431,7 @@ mod tests {
         }
         let roles =
             of("ClusterRole").iter().map(|r| (object::name(r).to_owned(), Arc::new(rules_of(r)))).collect();
+        let bindings: Vec<_> = bindings.iter().map(|b| Arc::new(Binding::of(b))).collect();
         let a = Authorizer::build(Arc::new(Everywhere::build(roles, &bindings)), "", Roles::default(), &[]);
         let may = |user: &str, verb: &str, group: &str, resource: &str| {
             let at = Attributes { verb, group, resource, namespace: "x", ..Attributes::default() };

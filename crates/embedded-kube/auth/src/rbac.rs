@@ -76,11 +76,65 @@ fn resource_covers(pattern: &str, resource: &str, sub: &str) -> bool {
     }
 }
 
+/// Who is bound to which role, as far as answers need it.
+#[derive(Debug)]
+pub struct Binding {
+    name: String,
+    /// Empty where it binds everywhere.
+    namespace: String,
+    role_kind: String,
+    role: String,
+    subjects: Vec<Subject>,
+}
+
+#[derive(Debug)]
+enum Subject {
+    User(String),
+    Group(String),
+}
+
+impl Binding {
+    /// Reads a RoleBinding or ClusterRoleBinding.
+    pub fn of(object: &Value) -> Binding {
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let subject = |s: &Value| {
+            let name = text(&s["name"]);
+            match s["kind"].as_str() {
+                Some("Group") => Subject::Group(name),
+                Some("ServiceAccount") => {
+                    let ns = s["namespace"].as_str().filter(|n| !n.is_empty());
+                    let ns = ns.unwrap_or_else(|| namespace(object));
+                    Subject::User(format!("system:serviceaccount:{ns}:{name}"))
+                }
+                _ => Subject::User(name),
+            }
+        };
+        Binding {
+            name: name(object).to_owned(),
+            namespace: namespace(object).to_owned(),
+            role_kind: text(&object["roleRef"]["kind"]),
+            role: text(&object["roleRef"]["name"]),
+            subjects: object["subjects"].as_array().into_iter().flatten().map(subject).collect(),
+        }
+    }
+}
+
 /// A binding, resolved to its role's rules.
 struct Grant {
-    /// For the reason given with a decision.
-    text: String,
+    binding: Arc<Binding>,
     rules: Arc<Vec<Rule>>,
+}
+
+impl Grant {
+    /// For the reason given with a decision.
+    fn text(&self) -> String {
+        let Binding { name, namespace, role_kind, role, .. } = &*self.binding;
+        let (kind, place) = match namespace.as_str() {
+            "" => ("ClusterRoleBinding", name.clone()),
+            ns => ("RoleBinding", format!("{name}/{ns}")),
+        };
+        format!("RBAC: allowed by {kind} {place:?} of {role_kind} {role:?}")
+    }
 }
 
 #[derive(Default)]
@@ -103,21 +157,14 @@ impl Grants {
         by_name.chain(user.groups.iter().flat_map(of_group))
     }
 
-    fn add(&mut self, binding: &Value, grant: &Arc<Grant>) {
-        for s in binding["subjects"].as_array().into_iter().flatten() {
-            let name = s["name"].as_str().unwrap_or_default();
-            match s["kind"].as_str() {
-                Some("Group") => self.groups.entry(name.to_owned()).or_default().push(grant.clone()),
-                Some("ServiceAccount") => {
-                    let ns = s["namespace"]
-                        .as_str()
-                        .filter(|n| !n.is_empty())
-                        .unwrap_or_else(|| namespace(binding));
-                    let user = format!("system:serviceaccount:{ns}:{name}");
-                    self.users.entry(user).or_default().push(grant.clone());
-                }
-                _ => self.users.entry(name.to_owned()).or_default().push(grant.clone()),
-            }
+    fn add(&mut self, binding: &Arc<Binding>, rules: Arc<Vec<Rule>>) {
+        let grant = Arc::new(Grant { binding: binding.clone(), rules });
+        for subject in &binding.subjects {
+            let (all, name) = match subject {
+                Subject::User(name) => (&mut self.users, name),
+                Subject::Group(name) => (&mut self.groups, name),
+            };
+            all.entry(name.clone()).or_default().push(grant.clone());
         }
     }
 }
@@ -133,19 +180,18 @@ pub struct Everywhere {
 }
 
 impl Everywhere {
-    pub fn build(roles: Roles, bindings: &[Value]) -> Everywhere {
+    pub fn build(roles: Roles, bindings: &[Arc<Binding>]) -> Everywhere {
         let mut all = Everywhere { grants: Grants::default(), roles };
         for b in bindings {
-            if let Some(rules) = all.role(&b["roleRef"]) {
-                all.grants.add(b, &grant(b, "ClusterRoleBinding", "", rules));
+            if let Some(rules) = all.role(&b.role_kind, &b.role) {
+                all.grants.add(b, rules);
             }
         }
         all
     }
 
-    fn role(&self, role_ref: &Value) -> Option<Arc<Vec<Rule>>> {
-        let named = role_ref["kind"] == "ClusterRole";
-        self.roles.get(role_ref["name"].as_str().filter(|_| named)?).cloned()
+    fn role(&self, kind: &str, name: &str) -> Option<Arc<Vec<Rule>>> {
+        self.roles.get(name).filter(|_| kind == "ClusterRole").cloned()
     }
 }
 
@@ -156,15 +202,6 @@ pub struct Authorizer {
     namespace: String,
     grants: Grants,
     roles: Roles,
-}
-
-/// A binding, with the rules of the role it names.
-fn grant(binding: &Value, kind: &str, ns: &str, rules: Arc<Vec<Rule>>) -> Arc<Grant> {
-    let (role_kind, role) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
-    let place = if ns.is_empty() { name(binding).to_owned() } else { format!("{}/{ns}", name(binding)) };
-    let text =
-        format!("RBAC: allowed by {kind} {place:?} of {} {}", role_kind.as_str().unwrap_or_default(), role);
-    Arc::new(Grant { text, rules })
 }
 
 /// The rules of a role; rules that do not parse grant nothing.
@@ -179,13 +216,13 @@ impl Authorizer {
         everywhere: Arc<Everywhere>,
         namespace: &str,
         roles: Roles,
-        bindings: &[Value],
+        bindings: &[Arc<Binding>],
     ) -> Authorizer {
         let mut a =
             Authorizer { everywhere, namespace: namespace.to_owned(), grants: Grants::default(), roles };
         for b in bindings {
-            if let Some(rules) = a.role_rules(&b["roleRef"]) {
-                a.grants.add(b, &grant(b, "RoleBinding", namespace, rules));
+            if let Some(rules) = a.role(&b.role_kind, &b.role) {
+                a.grants.add(b, rules);
             }
         }
         a
@@ -193,9 +230,13 @@ impl Authorizer {
 
     /// The rules behind a roleRef, if the role exists.
     pub fn role_rules(&self, role_ref: &Value) -> Option<Arc<Vec<Rule>>> {
-        match role_ref["kind"].as_str()? {
-            "Role" => self.roles.get(role_ref["name"].as_str()?).cloned(),
-            _ => self.everywhere.role(role_ref),
+        self.role(role_ref["kind"].as_str()?, role_ref["name"].as_str()?)
+    }
+
+    fn role(&self, kind: &str, name: &str) -> Option<Arc<Vec<Rule>>> {
+        match kind {
+            "Role" => self.roles.get(name).cloned(),
+            _ => self.everywhere.role(kind, name),
         }
     }
 
@@ -213,7 +254,7 @@ impl Authorizer {
         for (g, group) in self.everywhere.grants.with_subject(user).chain(local) {
             if g.rules.iter().any(|r| r.allows(a)) {
                 let who = group.map_or_else(|| user_text(user), |group| format!("Group {group:?}"));
-                return Decision { allowed: true, reason: format!("{} to {who}", g.text) };
+                return Decision { allowed: true, reason: format!("{} to {who}", g.text()) };
             }
         }
         Decision { allowed: false, reason: String::new() }
@@ -340,8 +381,9 @@ mod tests {
         let cluster = [json!({"metadata": {"name": "cb"}, "roleRef": {"kind": "ClusterRole", "name": "c"},
             "subjects": [{"kind": "Group", "name": "g"}]})];
         let named = |all: &[Value]| all.iter().map(|r| (name(r).to_owned(), Arc::new(rules_of(r)))).collect();
-        let everywhere = Arc::new(Everywhere::build(named(&cluster_roles), &cluster));
-        Authorizer::build(everywhere, "a", named(&roles), &bindings)
+        let read = |all: &[Value]| all.iter().map(|b| Arc::new(Binding::of(b))).collect::<Vec<_>>();
+        let everywhere = Arc::new(Everywhere::build(named(&cluster_roles), &read(&cluster)));
+        Authorizer::build(everywhere, "a", named(&roles), &read(&bindings))
     }
 
     fn ask<'a>(verb: &'a str, ns: &'a str, group: &'a str, resource: &'a str) -> Attributes<'a> {
@@ -374,6 +416,11 @@ mod tests {
         assert!(ok(&User::loopback(), ask("anything", "", "x", "y")));
         let d = a.authorize(&u, &ask("get", "a", "", "pods"));
         assert_eq!(d.reason, "RBAC: allowed by RoleBinding \"b/a\" of Role \"r\" to User \"u\"");
+        let d = a.authorize(&g, &ask("delete", "", "apps", "deployments"));
+        assert_eq!(
+            d.reason,
+            "RBAC: allowed by ClusterRoleBinding \"cb\" of ClusterRole \"c\" to Group \"g\""
+        );
     }
 
     #[test]

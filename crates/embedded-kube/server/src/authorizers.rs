@@ -2,11 +2,12 @@
 //! objects behind them have changed.
 //!
 //! A management cluster has tens of thousands of roles and bindings, a few dozen for each namespace. Those of one
-//! namespace are found by their keys, so that a role which is written in one costs nothing in the others. Rules are shared
-//! by all clusters that have the very same object, which guests have of the roles they begin with.
+//! namespace are found by their keys, so that a role which is written in one costs nothing in the others. What was read of
+//! an object is shared by all authorizers that are made of it, later ones and those of other clusters: guests have the very
+//! same objects to begin with, and a management cluster with hundreds of bindings reads the one that is new.
 
 use crate::cluster::{Cluster, Derived, tables};
-use ek_auth::rbac::{Authorizer, Everywhere, Roles, Rule, rules_of};
+use ek_auth::rbac::{Authorizer, Binding, Everywhere, Roles, Rule, rules_of};
 use ek_store::{Entry, TableName};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -29,28 +30,36 @@ pub struct Authorizers {
     namespaces: Mutex<HashMap<String, (Revisions, Made, Arc<Everywhere>, Arc<Authorizer>)>>,
 }
 
-type Shared = HashMap<usize, (Weak<Entry>, Weak<Vec<Rule>>)>;
+/// What was read of objects, by where they are, while somebody has both.
+struct Known<T>(LazyLock<Mutex<HashMap<usize, (Weak<Entry>, Weak<T>)>>>);
 
-/// Rules by where their object is, while somebody has both.
-static RULES: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
+static RULES: Known<Vec<Rule>> = Known::none();
+static BINDINGS: Known<Binding> = Known::none();
 
-fn rules(entry: &Arc<Entry>) -> Arc<Vec<Rule>> {
-    let at = Arc::as_ptr(entry) as usize;
-    let known = RULES.lock().get(&at).and_then(|(e, rules)| {
-        // Another object may have come to lie there.
-        let same = e.upgrade().is_some_and(|e| Arc::ptr_eq(&e, entry));
-        rules.upgrade().filter(|_| same)
-    });
-    if let Some(known) = known {
-        return known;
+impl<T> Known<T> {
+    const fn none() -> Known<T> {
+        Known(LazyLock::new(Mutex::default))
     }
-    let made = Arc::new(crate::parse(entry).map(|r| rules_of(&r)).unwrap_or_default());
-    let mut all = RULES.lock();
-    if all.len().is_power_of_two() {
-        all.retain(|_, (_, rules)| rules.strong_count() > 0);
+
+    /// An object that cannot be read is as one that says nothing.
+    fn of(&self, entry: &Arc<Entry>, read: fn(&Value) -> T) -> Arc<T> {
+        let at = Arc::as_ptr(entry) as usize;
+        let known = self.0.lock().get(&at).and_then(|(e, value)| {
+            // Another object may have come to lie there.
+            let same = e.upgrade().is_some_and(|e| Arc::ptr_eq(&e, entry));
+            value.upgrade().filter(|_| same)
+        });
+        if let Some(known) = known {
+            return known;
+        }
+        let made = Arc::new(read(&crate::parse(entry).unwrap_or_default()));
+        let mut all = self.0.lock();
+        if all.len().is_power_of_two() {
+            all.retain(|_, (_, value)| value.strong_count() > 0);
+        }
+        all.insert(at, (Arc::downgrade(entry), Arc::downgrade(&made)));
+        made
     }
-    all.insert(at, (Arc::downgrade(entry), Arc::downgrade(&made)));
-    made
 }
 
 /// Names and entries of a table below a prefix of their keys.
@@ -62,11 +71,11 @@ fn below(cluster: &Cluster, table: &TableName, prefix: &str) -> Vec<(String, Arc
 }
 
 fn roles(entries: Vec<(String, Arc<Entry>)>) -> Roles {
-    entries.into_iter().map(|(name, e)| (name, rules(&e))).collect()
+    entries.into_iter().map(|(name, e)| (name, RULES.of(&e, rules_of))).collect()
 }
 
-fn objects(entries: &[(String, Arc<Entry>)]) -> Vec<Value> {
-    entries.iter().filter_map(|(_, e)| crate::parse(e)).collect()
+fn bindings(entries: &[(String, Arc<Entry>)]) -> Vec<Arc<Binding>> {
+    entries.iter().map(|(_, e)| BINDINGS.of(e, Binding::of)).collect()
 }
 
 impl Authorizers {
@@ -75,8 +84,8 @@ impl Authorizers {
         self.everywhere.get(
             || cluster.revisions(sources),
             |_| {
-                let [all, bindings] = sources.map(|t| below(cluster, t, ""));
-                Everywhere::build(roles(all), &objects(&bindings))
+                let [all, bound] = sources.map(|t| below(cluster, t, ""));
+                Everywhere::build(roles(all), &bindings(&bound))
             },
         )
     }
@@ -104,9 +113,8 @@ impl Authorizers {
         let authorizer = match known {
             Some((_, before, true, authorizer)) if before == made => authorizer,
             _ => {
-                let [all, bindings] = found;
-                let bindings = objects(&bindings);
-                Arc::new(Authorizer::build(everywhere.clone(), namespace, roles(all), &bindings))
+                let [all, bound] = found;
+                Arc::new(Authorizer::build(everywhere.clone(), namespace, roles(all), &bindings(&bound)))
             }
         };
         let mut kept = self.namespaces.lock();
