@@ -5,6 +5,7 @@
 //! cannot do harm by ending, by panicking or by never ending; what it must not do is block its thread.
 
 use crate::Inner;
+use crate::run::listen::listen;
 use crate::run::log::LogRing;
 use crate::run::probe::Line;
 use crate::run::shelf::Shelf;
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::net::{TcpListener, TcpStream};
@@ -249,7 +250,7 @@ impl ProgramContext {
         self.0.log.write(self.0.clock.now(), text.as_ref());
     }
 
-    /// Where connections to a port of this container arrive: a port of the loopback interface.
+    /// Where connections to a port of this container arrive: a port of the loopback interface, at one of its addresses.
     pub async fn listener(&self, port: u16) -> io::Result<TcpListener> {
         if let Some(p) = self.0.ports.lock().get_mut(&port)
             && let Some(bound) = p.listener.take()
@@ -257,7 +258,7 @@ impl ProgramContext {
             self.stir();
             return Ok(bound);
         }
-        let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let bound = listen().await?;
         let address = bound.local_addr()?;
         self.0.ports.lock().insert(port, Port { address, listener: None });
         self.stir();

@@ -232,17 +232,18 @@ pub(crate) fn duration(text: &str) -> Option<SignedDuration> {
 
 /// `*` stands for anything, also across slashes.
 pub(crate) fn glob(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
+    let Some((first, others)) = pattern.split_once('*') else { return pattern == text };
+    let (middle, last) = others.rsplit_once('*').unwrap_or(("", others));
+    // Both ends first: images of one registry begin alike, and every container is compared with every program.
+    let rest = text.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
+    let Some(mut rest) = rest else { return false };
+    for part in middle.split('*') {
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
         }
     }
-    rest.ends_with(last)
+    true
 }
 
 /// Stages in the order in which they are tried.
@@ -398,7 +399,10 @@ mod tests {
         assert!(glob("zaffre.io/echo*", "zaffre.io/echo:1"));
         assert!(glob("*/busybox:*", "docker.io/library/busybox:1.36"));
         assert!(!glob("busybox", "busybox:1"));
-        assert!(glob("*", ""));
+        assert!(glob("*", "") && glob("", "") && !glob("", "x"));
+        assert!(glob("a*b*c", "a-b-c") && glob("a*b*c", "abc") && !glob("a*b*c", "a-c-b"));
+        assert!(!glob("ab*bc", "abc"), "what is at the beginning is not at the end, too");
+        assert!(glob("a**c", "ac") && !glob("*/x", "x"));
         assert_eq!(duration("1m30s"), Some(SignedDuration::from_secs(90)));
         assert_eq!(duration("250ms"), Some(SignedDuration::from_millis(250)));
         assert_eq!(duration("never"), None);

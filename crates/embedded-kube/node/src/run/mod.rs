@@ -6,6 +6,7 @@
 pub(crate) mod command;
 pub(crate) mod env;
 pub(crate) mod files;
+pub(crate) mod listen;
 pub(crate) mod log;
 pub(crate) mod probe;
 pub(crate) mod shelf;
@@ -22,15 +23,15 @@ use ek_engine::{ClusterId, Engine};
 use ek_meta::object;
 use ek_server::Access;
 use jiff::Timestamp;
+use listen::listen;
 use log::LogRing;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use volumes::{PodVolumes, VolumeWorld};
@@ -343,7 +344,7 @@ impl Runtime {
                 reason: "CreateContainerError",
                 message: format!("port {number}: {e}"),
             };
-            let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+            let bound = listen().await.map_err(failed)?;
             let address = bound.local_addr().map_err(failed)?;
             ports.insert(number, Port { address, listener: Some(bound) });
         }
