@@ -76,25 +76,26 @@ pub(super) fn bounds(d: &Value) -> (i64, i64) {
     (surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable.min(replicas) })
 }
 
-/// A template without what the controller adds to it.
-fn bare(template: &Value) -> Value {
-    let mut t = template.clone();
-    if let Some(Value::Object(labels)) = t.pointer_mut("/metadata/labels") {
-        labels.remove(HASH);
-        if labels.is_empty()
-            && let Some(Value::Object(m)) = t.pointer_mut("/metadata")
-        {
-            m.remove("labels");
-        }
-    }
-    t
+/// Whether two templates are the same but for what the controller adds to them. Neither is copied: this is asked in every
+/// run, and templates are most of what workloads are.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    let (meta, other) = (&a["metadata"], &b["metadata"]);
+    same_but(a, b, "metadata")
+        && same_but(meta, other, "labels")
+        && same_but(&meta["labels"], &other["labels"], HASH)
+}
+
+/// Whether two objects agree in all fields but one. Having no fields is as not being there.
+fn same_but(a: &Value, b: &Value, field: &str) -> bool {
+    let rest = |v: &Value| v.as_object().map_or(0, |o| o.len() - usize::from(o.contains_key(field)));
+    let agrees = |(k, v): (&String, &Value)| k == field || b.get(k) == Some(v);
+    rest(a) == rest(b) && a.as_object().into_iter().flatten().all(agrees)
 }
 
 /// The set made of the present template. Of several the oldest counts, so that all runs agree.
 pub(super) fn newest<'a>(d: &Value, sets: &'a [Set]) -> Option<&'a Set> {
-    let want = bare(&d["spec"]["template"]);
-    let same = sets.iter().filter(|s| bare(&s.object["spec"]["template"]) == want);
-    same.min_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)))
+    let made_of_it = sets.iter().filter(|s| same(&s.object["spec"]["template"], &d["spec"]["template"]));
+    made_of_it.min_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)))
 }
 
 pub(super) fn plan(d: &Value, sets: &[Set], complete: bool) -> Plan {

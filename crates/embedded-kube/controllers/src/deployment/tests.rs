@@ -1,4 +1,4 @@
-use super::plan::{Set, bounds, newest, plan};
+use super::plan::{Set, bounds, newest, plan, same};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -105,4 +105,24 @@ fn going_back_gives_the_old_set_a_new_revision_and_history_is_bounded() {
     assert!(change.annotations.contains(&("deployment.kubernetes.io/revision".into(), "6".into())));
     assert!(change.annotations.contains(&("deployment.kubernetes.io/revision-history".into(), "1".into())));
     assert_eq!(p.delete, ["d-v2"], "of three idle ones two are kept");
+}
+
+#[test]
+fn templates_are_compared_without_the_hash_that_the_controller_adds() {
+    let of = |labels: Value, image: &str| json!({"metadata": {"labels": labels}, "spec": {"image": image}});
+    let hashed = of(json!({"pod-template-hash": "1", "a": "b"}), "i");
+    assert!(same(&of(json!({"a": "b"}), "i"), &hashed) && same(&hashed, &of(json!({"a": "b"}), "i")));
+    for other in
+        [of(json!({"a": "c"}), "i"), of(json!({"a": "b", "c": "d"}), "i"), of(json!({"a": "b"}), "j")]
+    {
+        assert!(!same(&other, &hashed) && !same(&hashed, &other), "{other}");
+    }
+    let mut annotated = hashed.clone();
+    annotated["metadata"]["annotations"] = json!({"a": "b"});
+    assert!(!same(&annotated, &hashed) && !same(&hashed, &annotated));
+    let only_hash = of(json!({"pod-template-hash": "1"}), "i");
+    assert!(
+        same(&json!({"spec": {"image": "i"}}), &only_hash)
+            && same(&only_hash, &json!({"spec": {"image": "i"}}))
+    );
 }
