@@ -39,7 +39,7 @@ impl Whole {
         let (manifests, wrong) = config::of_user(Sort::Config, &maps);
         assert!(wrong.is_empty(), "{wrong:?}");
         let status = json!({"controlPlaneEndpoint": {"host": self.host, "port": 7443}});
-        let way = Way::of(&hc, &status).unwrap();
+        let way = Way::of(&hc, &status, true).unwrap();
         Rollout::of(&Wish {
             hc: &hc,
             way: &way,

@@ -17,7 +17,7 @@ fn objects(hc: &Value, np: &Value) -> Vec<Value> {
     let hc: HostedCluster = serde_json::from_value(hc.clone()).unwrap();
     let np: NodePool = serde_json::from_value(np.clone()).unwrap();
     let status = json!({"controlPlaneEndpoint": {"host": "20.1.2.3", "port": 7443}});
-    let way = Way::of(&hc, &status).unwrap();
+    let way = Way::of(&hc, &status, true).unwrap();
     let payload = Payload { release: release("4.20.3"), arch: None, boot: boot_images("4.20.3") };
     let rollout = Rollout::of(&Wish {
         hc: &hc,
@@ -159,4 +159,20 @@ fn nodes_ask_the_clusters_proxy_for_the_api_where_it_is_in_between() {
         assert_eq!(pod["spec"]["containers"][0]["name"], "haproxy", "{none}");
         assert!(haproxy);
     }
+}
+
+#[test]
+fn nodes_go_to_the_shared_ingress_only_where_it_is_in_front_of_the_api() {
+    let status = json!({"controlPlaneEndpoint": {"host": "api.example.com", "port": 443}});
+    let to = |hc: &Value, ingress: bool| {
+        let way = Way::of(&serde_json::from_value(hc.clone()).unwrap(), &status, ingress).unwrap();
+        (way.to, way.cluster_id.is_some())
+    };
+    let routed = samples::managed();
+    assert_eq!(to(&routed, true), (6443, true));
+    assert_eq!(to(&routed, false), (443, false), "a Route of the management cluster");
+    let mut balanced = routed;
+    balanced["spec"]["services"][0]["servicePublishingStrategy"] = json!({"type": "LoadBalancer"});
+    assert_eq!(to(&balanced, true), (443, false), "a balancer of its own");
+    assert_eq!(to(&cluster(), true), (443, false), "no cluster of the managed service");
 }

@@ -7,6 +7,7 @@ use super::detour;
 use super::text::canonical;
 use crate::inputs::Given;
 use apis::hypershift::HostedCluster;
+use apis::hypershift::services::{PublishingType, ServiceType};
 use serde_json::{Value, json};
 
 const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io/v1";
@@ -285,6 +286,12 @@ pub fn of_cluster(hc: &HostedCluster, ssh_key: Option<&str>) -> Vec<Value> {
     out
 }
 
+/// Whether the API is published by a Route.
+fn routed(hc: &HostedCluster) -> bool {
+    let mut api = hc.spec.shared.services.iter().filter(|s| s.service == ServiceType::ApiServer);
+    api.any(|s| s.service_publishing_strategy.type_ == PublishingType::Route)
+}
+
 /// Where nodes find the API server, and the images that we choose for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
@@ -301,8 +308,9 @@ pub struct Way {
 }
 
 impl Way {
-    /// From the HostedCluster's status; nothing while the control plane has not said where it is.
-    pub fn of(hc: &HostedCluster, status: &Value) -> Option<Way> {
+    /// From the HostedCluster's status; nothing while the control plane has not said where it is. `shared` is whether
+    /// there is a shared ingress: in front of APIs of the managed flavour that are published by Route.
+    pub fn of(hc: &HostedCluster, status: &Value, shared: bool) -> Option<Way> {
         let at = &status["controlPlaneEndpoint"];
         let host = at["host"].as_str().filter(|h| !h.is_empty())?;
         let to = at["port"].as_u64().and_then(|p| u16::try_from(p).ok()).filter(|p| *p > 0)?;
@@ -317,12 +325,12 @@ impl Way {
         let public = azure.topology() == apis::hypershift::platform::Topology::Public;
         let (mut host, mut to, mut cluster_id) = (host.to_owned(), to, None);
         match (public, azure.azure_authentication_config.is_managed()) {
-            (true, true) => (to, cluster_id) = (6443, hc.spec.cluster_id.clone()),
+            (true, true) if shared && routed(hc) => (to, cluster_id) = (6443, hc.spec.cluster_id.clone()),
             (false, _) => {
                 // Its private router, which tells clusters' APIs by their names.
                 (host, to) = (format!("api.{}.hypershift.local", crate::naming::name(hc)), 443);
             }
-            (true, false) => {}
+            (true, _) => {}
         }
         // Private names are in the network already, and a proxy would not say whose connection it is.
         let direct = !public || cluster_id.is_some();

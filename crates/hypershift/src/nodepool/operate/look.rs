@@ -112,7 +112,7 @@ impl Pools {
         look.conflict = self.conflict(&look);
         let (manifests, tuned) = self.manifests(&mut look).await?;
         self.measure(&mut look).await;
-        let way = Way::of(&look.hc, status);
+        let way = Way::of(&look.hc, status, self.operator.around.shared_ingress().is_some());
         if look.waiting.is_none() && way.is_none() {
             look.waiting = Some("the control plane has not said where its API is yet".into());
         }
