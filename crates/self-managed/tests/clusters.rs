@@ -143,6 +143,7 @@ fn flags_that_do_not_fit_together() {
         ),
         ("--namespace Clusters", "--namespace", "lower-case"),
         ("--availability-zone 1 --availability-zones 1,2", "--availability-zone", "--availability-zones"),
+        ("--availability-zones 1,2,1", "--availability-zones", "each once"),
     ];
     for (line, first, second) in with_infra {
         let said = cluster(line).check().expect_err(line).to_string();

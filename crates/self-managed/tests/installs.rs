@@ -12,6 +12,7 @@ pub fn inputs() -> Inputs {
 
 pub fn full() -> (&'static str, Inputs) {
     let line = "--managed-service ARO-HCP --aro-hcp-key-vault-users-client-id 00000000-0000-0000-0000-0000000000aa \
+        --shared-ingress-image quay.example/haproxy:2.9 \
         --external-dns-provider azure --external-dns-credentials f --external-dns-domain-filter example.net \
         --private-platform Azure --azure-private-creds f --azure-pls-resource-group links --pull-secret p \
         --additional-trust-bundle b --registry-overrides quay.io=mirror.example.com --scale-from-zero-provider azure \
@@ -166,6 +167,7 @@ fn flags_that_do_not_fit_together() {
             "--scale-from-zero-secret",
         ),
         ("--scale-from-zero-creds a", "--scale-from-zero-creds", "--scale-from-zero-provider"),
+        ("--shared-ingress-image i", "--shared-ingress-image", "--managed-service ARO-HCP"),
         ("--scale-from-zero-provider azure", "--scale-from-zero-provider", "--scale-from-zero-creds"),
     ] {
         let said = install(line).check().expect_err(line).to_string();

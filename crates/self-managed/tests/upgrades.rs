@@ -201,7 +201,7 @@ fn pools_that_must_not_be_upgraded() {
         let Known::Yes(g) = &mut f.guest else { panic!("the sample has one") };
         change(g);
     }
-    let table: [(Change, Verdict, &str); 8] = [
+    let table: [(Change, Verdict, &str); 9] = [
         (
             |f| f.cluster = cluster(),
             Verdict::Refused,
@@ -228,6 +228,16 @@ fn pools_that_must_not_be_upgraded() {
             },
             Verdict::Refused,
             "more than the other nodes have while 2 are away",
+        ),
+        (
+            // Nothing more and nothing less, once it is rounded: then one goes first.
+            |f| {
+                guest(f, |g| g.asked.memory = 40 * GIB);
+                let rolling = &mut f.pools[0]["spec"]["management"]["replace"]["rollingUpdate"];
+                *rolling = json!({"maxSurge": 0, "maxUnavailable": "10%"});
+            },
+            Verdict::Refused,
+            "more than the other nodes have while 1 are away",
         ),
         (
             |f| f.guest = Known::No("the cluster cannot be reached".into()),

@@ -98,6 +98,11 @@ impl Args {
             let fix = "one pool in one zone, or a pool in each of several; leave one of them out";
             return Err(Refused::together("--availability-zone", "--availability-zones", fix));
         }
+        let zones = &self.availability_zones;
+        if let Some((_, twice)) = zones.iter().enumerate().find(|(i, zone)| zones[..*i].contains(zone)) {
+            let fix = "a zone has one pool; name each once";
+            return Err(Refused::value("--availability-zones", twice, fix));
+        }
         if self.wait && self.node_pool_replicas <= 0 {
             let fix = "a cluster is rolled out only when it has nodes; use 2 or more, or leave --wait out";
             return Err(Refused::needs("--wait", "--node-pool-replicas", fix));

@@ -99,16 +99,16 @@ pub struct Args {
     /// Where private clusters are reached through: None or Azure (private link)
     #[arg(long, global = true, value_enum, value_name = "PLATFORM", default_value_t = PrivatePlatform::None)]
     pub private_platform: PrivatePlatform,
-    /// Credentials for private links (file)
+    /// The operator's account in Azure, which makes private links and looks before machines are made (file)
     #[arg(long, global = true, value_name = "FILE")]
     pub azure_private_creds: Option<PathBuf>,
-    /// Credentials for private links (Secret in --namespace)
+    /// The operator's account in Azure (Secret in --namespace)
     #[arg(long, global = true, value_name = "NAME")]
     pub azure_private_secret: Option<String>,
     /// Key of that Secret
     #[arg(long, global = true, value_name = "KEY", default_value = "credentials")]
     pub azure_private_secret_key: String,
-    /// Identity for private links (client id), by workload identity
+    /// The operator's account in Azure as a workload identity (client id)
     #[arg(long, global = true, value_name = "ID")]
     pub azure_pls_managed_identity_client_id: Option<String>,
     /// Subscription of the private links
@@ -151,6 +151,10 @@ pub struct Args {
     /// Identity that reads the vaults of the managed flavour (client id)
     #[arg(long, global = true, value_name = "ID")]
     pub aro_hcp_key_vault_users_client_id: Option<String>,
+    /// Router that public clusters of the managed service share (HAProxy from 2.9 on); without it each is reached by
+    /// Routes of the management cluster
+    #[arg(long, global = true, value_name = "IMAGE")]
+    pub shared_ingress_image: Option<String>,
 
     /// Credentials for registries (JSON), for the operators' own images
     #[arg(long, global = true, value_name = "FILE")]

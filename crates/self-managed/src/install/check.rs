@@ -25,6 +25,10 @@ impl Args {
                 "it is at most 24h",
             ));
         }
+        if self.shared_ingress_image.is_some() && !self.is_aro() {
+            let fix = "only clusters of the managed service share a router; leave it out";
+            return Err(Refused::needs("--shared-ingress-image", "--managed-service ARO-HCP", fix));
+        }
         self.absent()?;
         self.private()?;
         self.dns()?;

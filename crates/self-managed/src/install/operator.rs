@@ -96,12 +96,13 @@ impl Args {
         };
         set("MANAGED_SERVICE", &self.managed_service);
         set("ARO_HCP_KEY_VAULT_USER_CLIENT_ID", &self.aro_hcp_key_vault_users_client_id);
+        set("IMAGE_SHARED_INGRESS_HAPROXY", &self.shared_ingress_image);
         if self.private_platform == PrivatePlatform::Azure {
             set("AZURE_RESOURCE_GROUP", &self.azure_pls_resource_group);
             set("AZURE_PLS_CLIENT_ID", &self.azure_pls_managed_identity_client_id);
             set("AZURE_SUBSCRIPTION_ID", &self.azure_pls_subscription_id);
         }
-        if self.private_credentials().is_some() {
+        if self.credentials().is_some() {
             env.push(plain(
                 "AZURE_CREDENTIALS_FILE",
                 &format!("/etc/azure-provider/{}", self.azure_private_secret_key),
@@ -124,11 +125,8 @@ impl Args {
         env
     }
 
-    /// The Secret with credentials for private links.
-    fn private_credentials(&self) -> Option<&str> {
-        if self.private_platform != PrivatePlatform::Azure {
-            return None;
-        }
+    /// The Secret with the operator's account: what makes private links, and what looks at Azure before anything is made.
+    fn credentials(&self) -> Option<&str> {
         match (&self.azure_private_creds, &self.azure_private_secret) {
             (Some(_), _) => Some(AZURE_CREDENTIALS),
             (None, name) => name.as_deref(),
@@ -138,7 +136,7 @@ impl Args {
     fn mounts(&self, inputs: &Inputs) -> Vec<Mount> {
         let secret = |name: &str| json!({"secret": {"secretName": name}});
         let mut all = Vec::new();
-        if let Some(name) = self.private_credentials() {
+        if let Some(name) = self.credentials() {
             all.push(Mount { name: "azure-credentials", at: "/etc/azure-provider", source: secret(name) });
         }
         if self.scale_from_zero_provider.is_some() {

@@ -40,11 +40,11 @@ pub(super) fn manner(pool: &Value, nodes: i64) -> Manner {
         return Manner { how: "by new ones, as you delete their Machines", surge: 0, unavailable: 1 };
     }
     let rolling = &replace["rollingUpdate"];
-    let mut surge = share(&rolling["maxSurge"], nodes, true, 1);
-    let unavailable = share(&rolling["maxUnavailable"], nodes, false, 0);
+    let surge = share(&rolling["maxSurge"], nodes, true, 1);
+    let mut unavailable = share(&rolling["maxUnavailable"], nodes, false, 0);
     if surge == 0 && unavailable == 0 {
-        // Nothing could ever move.
-        surge = 1;
+        // Nothing could ever move: as whoever rolls the machines has it, one goes first.
+        unavailable = 1;
     }
     Manner { how: "by new ones", surge, unavailable }
 }

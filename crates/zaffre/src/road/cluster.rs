@@ -53,9 +53,11 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
         None => infra_of(&what)?,
     };
     let mut inputs = read(&what, infra, subscription, tenant)?;
-    what.objects(&inputs)?;
+    let foreseen = what.objects(&inputs)?;
     let client = reach(&management).await?;
-    absent(&client, &what).await?;
+    if begun(&client, &what, &foreseen).await? {
+        missing(&Applier::new(client.clone(), MANAGER).await?, &what, foreseen).await?;
+    }
     if what.version_check {
         same_version(&client).await?;
     }
@@ -68,15 +70,19 @@ pub async fn create(args: ClusterArgs, dry: bool) -> anyhow::Result<ExitCode> {
         (what.release_image, what.release_stream) = (Some(image), None);
     }
     same_arch(&client, &what).await?;
+    let applier = Applier::new(client.clone(), MANAGER).await?;
+    try_out(&applier, &what.objects(&inputs)?).await?;
     if let Some(making) = &making {
         inputs.infra = Box::pin(made(making)).await?;
     }
+    let mut objects = what.objects(&inputs)?;
+    let infra_id = infra_id(&objects).to_owned();
     // All that took its time, and somebody else may have been quicker.
-    absent(&client, &what).await?;
-    let objects = what.objects(&inputs)?;
-    let infra_id = objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default().to_owned();
+    if begun(&client, &what, &objects).await? {
+        objects = missing(&applier, &what, objects).await?;
+    }
     let applied = objects.iter().map(made_of).collect::<Vec<Value>>();
-    apply(&client, &what, objects).await?;
+    apply(&applier, &what, &infra_id, objects).await?;
     if what.wait {
         wait(&client, &what).await?;
     } else {
@@ -149,20 +155,73 @@ fn render(what: &Args, mut objects: Vec<Value>, format: Format) -> anyhow::Resul
     Ok(())
 }
 
-async fn absent(client: &Client, what: &Args) -> anyhow::Result<()> {
+fn infra_id(objects: &[Value]) -> &str {
+    objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default()
+}
+
+/// Whether an earlier run made this very cluster, on this infrastructure. Any other of its name is in the way.
+async fn begun(client: &Client, what: &Args, objects: &[Value]) -> anyhow::Result<bool> {
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &what.namespace);
-    match Tries::of_a_person().ask(async || api.get_opt(&what.name).await).await {
-        Ok(None) => Ok(()),
-        Ok(Some(_)) => bail!(
-            "HostedCluster {}/{} is there already: choose another --name, or `zaffre destroy cluster azure --namespace {0} --name {1}` first",
-            what.namespace,
-            what.name
+    let (namespace, name) = (&what.namespace, &what.name);
+    match Tries::of_a_person().ask(async || api.get_opt(name).await).await {
+        Ok(None) => Ok(false),
+        Ok(Some(there)) if there.metadata.deletion_timestamp.is_some() => bail!(
+            "HostedCluster {namespace}/{name} is being deleted: wait until it is gone (`zaffre explain hostedcluster {name} -n {namespace}` says what holds it), or choose another --name"
         ),
+        Ok(Some(there)) => match there.spec.shared.infra_id.unwrap_or_default() {
+            theirs if theirs == infra_id(objects) => Ok(true),
+            theirs => bail!(
+                "HostedCluster {namespace}/{name} is there already, on infrastructure {theirs}: choose another --name, go on with it by --infra-id {theirs}, or `zaffre destroy cluster azure --namespace {namespace} --name {name}` first"
+            ),
+        },
         Err(kube::Error::Api(s)) if s.code == 404 => {
             bail!("the management cluster does not know HostedClusters: run `zaffre install` first")
         }
         Err(e) => Err(e).context("cannot ask the management cluster"),
     }
+}
+
+/// What an earlier run did not come to. What is there stays as it is: people may have changed it since.
+async fn missing(applier: &Applier, what: &Args, objects: Vec<Value>) -> anyhow::Result<Vec<Value>> {
+    let mut left = Vec::new();
+    for object in objects {
+        if !applier.is_there(&object).await? {
+            left.push(object);
+        }
+    }
+    if left.is_empty() {
+        bail!(
+            "HostedCluster {0}/{1} is there already, with all that belongs to it: choose another --name, or `zaffre destroy cluster azure --namespace {0} --name {1}` first",
+            what.namespace,
+            what.name
+        );
+    }
+    Ok(left)
+}
+
+/// What the management cluster would refuse is said before there is infrastructure, which somebody pays for.
+async fn try_out(applier: &Applier, objects: &[Value]) -> anyhow::Result<()> {
+    let code = |e: &anyhow::Error| match e.downcast_ref() {
+        Some(kube::Error::Api(s)) => s.code,
+        _ => 0,
+    };
+    for object in objects.iter().filter(|o| o["kind"] == "HostedCluster" || o["kind"] == "NodePool") {
+        let tried = match applier.try_out(object).await {
+            // Its namespace is only made now.
+            Err(e) if code(&e) == 404 => {
+                let mut elsewhere = object.clone();
+                elsewhere["metadata"]["namespace"] = json!("default");
+                applier.try_out(&elsewhere).await
+            }
+            tried => tried,
+        };
+        match tried {
+            // Who may not write there is told when it is written.
+            Err(e) if code(&e) == 403 => {}
+            tried => tried?,
+        }
+    }
+    Ok(())
 }
 
 /// Whether the operator is of this version. It says so where it lives.
@@ -255,9 +314,7 @@ async fn made(making: &cli::InfraArgs) -> anyhow::Result<Infra> {
     Ok(Infra::read(&prereqs::make_infra(making).await?)?)
 }
 
-async fn apply(client: &Client, what: &Args, objects: Vec<Value>) -> anyhow::Result<()> {
-    let applier = Applier::new(client.clone(), MANAGER).await?;
-    let infra_id = objects.iter().find_map(|o| o["spec"]["infraID"].as_str()).unwrap_or_default().to_owned();
+async fn apply(applier: &Applier, what: &Args, infra_id: &str, objects: Vec<Value>) -> anyhow::Result<()> {
     let key = encryption_key_name(&what.name);
     for mut object in objects {
         if object["kind"] != "Namespace" {

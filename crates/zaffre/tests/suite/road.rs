@@ -579,6 +579,11 @@ async fn a_cluster_with_infrastructure_of_its_own() {
         ),
         ("--encryption-key-id https://v.vault.azure.net/keys/etcd/abc", 2, "create iam azure --enable-kms"),
         ("--subnet-id x", 2, "not a resource id"),
+        (
+            "--node-pool-replicas 1 --instance-type nonsense",
+            1,
+            "NodePool demo is refused; nothing was changed",
+        ),
     ] {
         let (ends, out, said) = run(&format!("{line} {more}"));
         assert!(ends == Some(code) && said.contains(words), "{more}: {ends:?} {said}");
@@ -596,5 +601,18 @@ async fn a_cluster_with_infrastructure_of_its_own() {
     assert!(said.contains("kept     Secret demo-etcd-encryption-key"), "{said}");
     let key = secrets.get("demo-etcd-encryption-key").await.unwrap().data.unwrap();
     assert_eq!(key["key"].0, b"old");
+    // Again: all is there; a run that was broken off is gone on with; and elsewhere is another cluster.
+    let (code, _, said) = run(line);
+    assert!(code == Some(1) && said.contains("clusters/demo is there already, with all that"), "{said}");
+    secrets.delete("demo-pull-secret", &Default::default()).await.unwrap();
+    let (out, _) = good(line);
+    let made: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        made["applied"],
+        json!([{"kind": "Secret", "name": "demo-pull-secret", "namespace": "clusters"}]),
+        "{out}"
+    );
+    let (code, _, said) = run(&line.replace("demo-x2b4c", "demo-y2b4c"));
+    assert!(code == Some(1) && said.contains("already, on infrastructure demo-x2b4c"), "{said}");
     assert!(server.stop().unwrap().success());
 }
