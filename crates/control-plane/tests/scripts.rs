@@ -1,6 +1,6 @@
 //! The scripts of containers, played on files of a made-up image. Programs of the image are functions of the shell.
 
-use crate::world::{Names, managed};
+use crate::world::{Names, managed, self_managed};
 use control_plane::{Scope, certificates, render};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -33,6 +33,12 @@ fn play(dir: &Path, container: &Value, moved: &[(&str, &str)], prelude: &str) {
     }
     let out = bash.output().unwrap();
     assert!(out.status.success(), "{}\n{script}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn write(dir: &Path, file: &str, text: &str) {
+    let path = dir.join(file);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
 }
 
 fn names(dir: &Path) -> BTreeSet<String> {
@@ -85,4 +91,90 @@ fn the_api_server_is_given_definitions_rights_and_features_in_this_order() {
             })
         );
     }
+}
+
+/// Manifests of a release, and whether the guest's operator is shown them.
+const PAYLOAD: [(&str, bool); 17] = [
+    ("0000_03_marketplace-operator_02_operatorhub.cr.yaml", false),
+    ("0000_50_cluster-authentication-operator_02_config.cr.yaml", false),
+    ("0000_50_cluster-node-tuning-operator_40-rbac.yaml", true),
+    ("0000_50_cluster-node-tuning-operator_50-operator-ibm-cloud-managed.yaml", false),
+    ("0000_50_olm_00-namespace.yaml", true),
+    ("0000_50_olm_00-pprof-rbac.yaml", false),
+    ("0000_50_olm_02-services.yaml", false),
+    ("0000_50_olm_06-psm-operator.deployment.ibm-cloud-managed.yaml", false),
+    ("0000_50_olm_07-olm-operator.deployment.ibm-cloud-managed.yaml", false),
+    ("0000_50_olm_08-catalog-operator.deployment.yaml", false),
+    ("0000_50_olm_15-packageserver.clusterserviceversion.yaml", false),
+    ("0000_50_operator-marketplace_02_clusterrole.yaml", true),
+    ("0000_50_operator-marketplace_09_operator-ibm-cloud-managed.yaml", false),
+    ("0000_50_operator-marketplace_10_clusteroperator.yaml", false),
+    ("0000_80_machine-config_01_machineconfigs.crd.yaml", false),
+    ("0000_90_dns-operator_01_servicemonitor.yaml", true),
+    ("0000_90_olm_00-service-monitor.yaml", false),
+];
+
+/// A release image, and what is left of it.
+fn prepared(scope: &Scope) -> (BTreeSet<String>, BTreeSet<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let of =
+        |sets: &str| format!("metadata:\n  annotations:\n    release.openshift.io/feature-set: {sets}\n");
+    for (file, text) in [
+        ("cluster-version-operator_01_clusterversions-Default.crd.yaml", of("Default")),
+        ("cluster-version-operator_01_clusterversions-Custom.crd.yaml", of("CustomNoUpgrade")),
+        ("cluster-version-operator_01_clusterversions-Preview.crd.yaml", {
+            of("\"DevPreviewNoUpgrade,TechPreviewNoUpgrade\"")
+        }),
+        ("cluster-version-operator_02_roles.yaml", "kind: ClusterRole\n".to_owned()),
+        ("cluster-version-operator_03_deployment.yaml", "kind: Deployment\n".to_owned()),
+        ("cluster-version-operator_04_servicemonitor.yaml", "kind: ServiceMonitor\n".to_owned()),
+    ] {
+        write(d, &format!("manifests/0000_00_{file}"), &text);
+    }
+    write(d, "release-manifests/image-references", "{}");
+    PAYLOAD.iter().for_each(|(file, _)| write(d, &format!("release-manifests/{file}"), ""));
+    std::fs::create_dir(d.join("payload")).unwrap();
+    let moved =
+        [("/var/payload", "$D/payload"), (" /manifests", " $D/manifests"), (" /release-", " $D/release-")];
+    play(d, &container(scope, "cluster-version-operator", "prepare-payload"), &moved, "");
+    (names(&d.join("payload/manifests")), names(&d.join("payload/release-manifests")))
+}
+
+#[test]
+fn the_payload_is_without_what_runs_here() {
+    let (own, release) = prepared(&self_managed());
+    let own: Vec<&str> =
+        own.iter().map(|n| n.trim_start_matches("0000_00_cluster-version-operator_")).collect();
+    assert_eq!(own, ["01_clusterversions-Default.crd.yaml", "02_roles.yaml"]);
+    for (file, shown) in PAYLOAD {
+        assert_eq!(release.contains(file), shown, "{file}");
+    }
+    assert!(release.contains("image-references"));
+    let mut preview = self_managed();
+    preview.configuration["featureGate"] = json!({"featureSet": "TechPreviewNoUpgrade"});
+    let own: Vec<String> = prepared(&preview).0.into_iter().filter(|n| n.contains("crd")).collect();
+    assert_eq!(own, ["0000_00_cluster-version-operator_01_clusterversions-Preview.crd.yaml"]);
+}
+
+/// Namespaces come with the payload, kinds need a moment: the first try is never the last.
+#[test]
+fn manifests_of_the_payload_are_applied_until_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let oc = r#"tries=0
+    sleep() { :; }
+    oc() {
+        echo "oc $*" >> "$D/log"
+        case "$*" in
+            apply*) (( ++tries > 2 )) ;;
+            "get clusterversion version") return 1 ;;
+            "create namespace openshift-config") return 1 ;;
+        esac
+    }"#;
+    let bootstrap = container(&self_managed(), "cluster-version-operator", "bootstrap");
+    play(dir.path(), &bootstrap, &[("cd /tmp", "cd $D")], oc);
+    let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+    assert_eq!(log.matches("oc apply ").count(), 3, "{log}");
+    assert!(log.contains("oc create namespace openshift-config-managed\n"), "{log}");
+    assert!(log.ends_with("oc create -f -\n"), "{log}");
 }
