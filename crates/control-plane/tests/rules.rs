@@ -480,3 +480,12 @@ fn a_foreign_etcd_is_spoken_to_as_it_wants() {
         assert!(pod.contains("etcd-client-ca.crt"), "{name}");
     }
 }
+
+/// The importer of images looks for `config.json` in the kubelet's directory.
+#[test]
+fn the_pull_secret_lies_where_images_are_imported() {
+    let r = render(&self_managed(), &Names).unwrap();
+    let pod = &workload(&r, "openshift-apiserver")["spec"]["template"]["spec"];
+    let volume = pod["volumes"].as_array().unwrap().iter().find(|v| v["name"] == "pull-secret").unwrap();
+    assert_eq!(volume["secret"]["items"], json!([{"key": ".dockerconfigjson", "path": "config.json"}]));
+}

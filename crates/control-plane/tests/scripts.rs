@@ -4,6 +4,7 @@ use crate::world::{Names, managed, self_managed};
 use control_plane::{Scope, certificates, render};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -177,4 +178,26 @@ fn manifests_of_the_payload_are_applied_until_they_are() {
     assert_eq!(log.matches("oc apply ").count(), 3, "{log}");
     assert!(log.contains("oc create namespace openshift-config-managed\n"), "{log}");
     assert!(log.ends_with("oc create -f -\n"), "{log}");
+}
+
+/// Images keep their bundle from being written to, and a copy of it, too.
+#[test]
+fn authorities_of_users_join_those_of_the_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    write(d, "pem/tls-ca-bundle.pem", "image\n");
+    std::fs::set_permissions(d.join("pem/tls-ca-bundle.pem"), PermissionsExt::from_mode(0o444)).unwrap();
+    write(d, "run/extra-ca/additional/ca-bundle.crt", "user\n");
+    std::fs::create_dir(d.join("run/ca-trust-generated")).unwrap();
+    let scope = Scope { trust_bundle: Some("user-ca-bundle".into()), ..self_managed() };
+    let init = container(&scope, "openshift-apiserver", "oas-trust-anchor-generator");
+    let moved = [("/etc/pki/ca-trust/extracted/pem", "$D/pem"), ("/run/", "$D/run/")];
+    // A container that is started again finds what it wrote before.
+    for _ in 0..2 {
+        play(d, &init, &moved, "");
+        let bundle = d.join("run/ca-trust-generated/tls-ca-bundle.pem");
+        assert_eq!(std::fs::read_to_string(&bundle).unwrap(), "image\n\nuser\n");
+        // Who plays this may be root, who may write anything.
+        assert_eq!(std::fs::metadata(bundle).unwrap().permissions().mode() & 0o200, 0o200);
+    }
 }
