@@ -201,3 +201,32 @@ fn authorities_of_users_join_those_of_the_image() {
         assert_eq!(std::fs::metadata(bundle).unwrap().permissions().mode() & 0o200, 0o200);
     }
 }
+
+/// A client that asks its kubelet where the API is would ask the management cluster.
+#[test]
+fn the_registry_operator_asks_the_guest() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    write(d, "ca/ca.crt", "authority\n");
+    write(d, "certs/ca-bundle.crt", "image\n");
+    std::fs::create_dir_all(d.join("account")).unwrap();
+    let prelude = r#"asked=0
+    sleep() { echo token > "$D/account/token"; }
+    curl() { [[ "$*" == *"Bearer token"*"https://kube-apiserver:6443/"* ]] && (( ++asked > 1 )); }
+    operator() { echo "$asked $SSL_CERT_FILE $*" > "$D/log"; }"#;
+    let moved = [
+        ("/var/run/secrets/kubernetes.io/serviceaccount", "$D/account"),
+        ("/etc/certificate/", "$D/"),
+        ("/etc/pki/tls/", "$D/"),
+        ("/tmp/ca-trust", "$D/trust"),
+        ("exec /usr/bin/cluster-image-registry-operator", "operator"),
+    ];
+    let main =
+        container(&self_managed(), "cluster-image-registry-operator", "cluster-image-registry-operator");
+    play(d, &main, &moved, prelude);
+    let read = |file: &str| std::fs::read_to_string(d.join(file)).unwrap();
+    assert_eq!(read("account/namespace"), "openshift-image-registry");
+    assert_eq!(read("account/ca.crt"), "authority\n");
+    assert_eq!(read("trust/bundle.crt"), "image\nauthority\n");
+    assert!(read("log").starts_with("2 "), "the API was asked until it answered: {}", read("log"));
+}
