@@ -81,6 +81,7 @@ static TABLE: [Component; 38] = [
         replicas: Replicas::Three,
         tier: Tier::Etcd,
         management: true,
+        config: etcd::objects,
         adapt: etcd::adapt,
         shape: etcd::volume,
         ..PLAIN

@@ -74,6 +74,7 @@ fn word(scope: &Scope, name: &str) -> Option<String> {
         "azure.tenant" => scope.azure.tenant.clone(),
         "azure.cloud" => scope.azure.cloud.clone(),
         "feature-gate.yaml" => features::document(scope),
+        "feature-set" => features::set(scope).to_owned(),
         "cluster-version.json" => version::document(scope),
         "cvo.dropped" => version::dropped(scope),
         _ => return None,

@@ -10,4 +10,5 @@ mod keys;
 mod links;
 mod rules;
 mod running;
+mod scripts;
 mod world;

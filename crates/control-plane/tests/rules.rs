@@ -480,3 +480,39 @@ fn a_foreign_etcd_is_spoken_to_as_it_wants() {
         assert!(pod.contains("etcd-client-ca.crt"), "{name}");
     }
 }
+
+/// The importer of images looks for `config.json` in the kubelet's directory.
+#[test]
+fn the_pull_secret_lies_where_images_are_imported() {
+    let r = render(&self_managed(), &Names).unwrap();
+    let pod = &workload(&r, "openshift-apiserver")["spec"]["template"]["spec"];
+    let volume = pod["volumes"].as_array().unwrap().iter().find(|v| v["name"] == "pull-secret").unwrap();
+    assert_eq!(volume["secret"]["items"], json!([{"key": ".dockerconfigjson", "path": "config.json"}]));
+}
+
+/// Whether several defragmenters work is decided by a Lease; without the right to it none does.
+#[test]
+fn defragmenters_may_elect_one_of_them() {
+    let rights = |scope: &Scope| {
+        let r = render(scope, &Names).unwrap();
+        let etcd = r.into_iter().find(|r| r.name == "etcd").unwrap();
+        let defragments = etcd.objects.last().unwrap().to_string().contains("etcd-defrag-controller");
+        let own = etcd.objects.into_iter().filter(|o| o["metadata"]["name"] == "etcd-defrag-controller");
+        (defragments, own.collect::<Vec<_>>())
+    };
+    let (defragments, own) = rights(&managed());
+    assert!(defragments);
+    let kinds: Vec<&Value> = own.iter().map(|o| &o["kind"]).collect();
+    assert_eq!(kinds, ["Role", "RoleBinding"]);
+    assert!(
+        own[0]["rules"].to_string().contains("\"leases\"")
+            && own[0]["rules"].to_string().contains("\"events\"")
+    );
+    let r = render(&managed(), &Names).unwrap();
+    let account = &workload(&r, "etcd")["spec"]["template"]["spec"]["serviceAccountName"];
+    assert_eq!(
+        own[1]["subjects"],
+        json!([{"kind": "ServiceAccount", "name": account, "namespace": managed().namespace}])
+    );
+    assert_eq!(rights(&self_managed()), (false, vec![]), "one member is never defragmented");
+}

@@ -62,11 +62,11 @@ pub fn instead() -> &'static [Value] {
     })
 }
 
-/// What lets the config operator work.
+/// What lets the config operator work: the binding that the API server's `bootstrap` container applies with real images.
 fn rights() -> [Value; 1] {
     [json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "hosted-cluster-config-operator"},
+        "metadata": {"name": "hcco-cluster-admin"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}],
     })]

@@ -96,9 +96,9 @@ impl Operands {
     }
 }
 
-/// Whether a container's words are `… serve NAME …`.
+/// Whether a container runs this sidecar of ours.
 fn serves(container: &Value, name: &str) -> bool {
     let words = [&container["command"], &container["args"]].into_iter().filter_map(Value::as_array).flatten();
     let words: Vec<&str> = words.filter_map(Value::as_str).take(8).collect();
-    words.windows(2).any(|w| w == ["serve", name])
+    sidecar::flags_at(&words, name).is_some()
 }

@@ -11,11 +11,17 @@ pub struct TokenMinter {
     pub rings: Rings,
 }
 
-/// The words after `serve NAME`.
+/// Where the flags of a sidecar begin: after `serve NAME` as we call it, or `control-plane-operator NAME` as OpenShift's
+/// operators do.
+pub fn flags_at(words: &[&str], name: &str) -> Option<usize> {
+    let calls = |w: &str| w == "serve" || w.rsplit('/').next() == Some("control-plane-operator");
+    words.windows(2).position(|w| calls(w[0]) && w[1] == name).map(|at| at + 2)
+}
+
 fn words(ctx: &ProgramContext, name: &str) -> Vec<String> {
-    let all: Vec<String> = ctx.command().iter().chain(ctx.args()).cloned().collect();
-    let at = all.windows(2).position(|w| w[0] == "serve" && w[1] == name);
-    at.map_or_else(Vec::new, |at| all[at + 2..].to_vec())
+    let all: Vec<&str> = ctx.command().iter().chain(ctx.args()).map(String::as_str).collect();
+    let flags = flags_at(&all, name).map_or(&[][..], |at| &all[at..]);
+    flags.iter().map(|w| (*w).to_owned()).collect()
 }
 
 /// What programs do that are called the wrong way.
@@ -50,5 +56,24 @@ impl Program for AvailabilityProber {
             };
             prober::run(&args, &PodPlace::new(&ctx), ctx.stopping()).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flags_at;
+
+    #[test]
+    fn a_sidecar_answers_to_our_name_and_to_upstreams() {
+        for (words, at) in [
+            (&["/usr/bin/zaffre", "serve", "token-minter", "--oneshot"][..], Some(3)),
+            (&["/usr/bin/control-plane-operator", "token-minter", "--oneshot"], Some(2)),
+            (&["/usr/bin/control-plane-operator", "kas-bootstrap"], None),
+            (&["/usr/bin/zaffre", "serve", "control-plane-operator", "--image=x"], None),
+            (&["token-minter"], None),
+            (&[], None),
+        ] {
+            assert_eq!(flags_at(words, "token-minter"), at, "{words:?}");
+        }
     }
 }

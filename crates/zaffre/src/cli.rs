@@ -3,6 +3,7 @@
 pub mod azure;
 pub mod explain;
 pub mod fixes;
+pub mod names;
 pub mod operators;
 pub mod prereqs;
 pub mod road;

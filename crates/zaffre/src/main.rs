@@ -16,6 +16,7 @@ mod up;
 
 use clap::Parser;
 use self_managed::{Refused, stream};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -25,9 +26,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    let words = cli::names::words(std::env::args_os());
+    let cli = match cli::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(e) => return refused(&e),
+        Err(e) => return refused(&e, &words),
     };
     output::logging(cli.verbose);
     pages::choose(&cli.command);
@@ -49,8 +51,8 @@ fn is_of_flags(e: &anyhow::Error) -> bool {
 }
 
 /// What the parser does not take; where a rule on flags was broken, with the way out.
-fn refused(e: &clap::Error) -> ExitCode {
-    let words: Vec<String> = std::env::args_os().map(|w| w.to_string_lossy().into_owned()).collect();
+fn refused(e: &clap::Error, words: &[OsString]) -> ExitCode {
+    let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     match cli::fixes::explained(e, &words) {
         Some(why) => {
             output::error(&why.into());

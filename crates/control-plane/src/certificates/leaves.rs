@@ -140,7 +140,7 @@ pub fn leaves(scope: &Scope) -> Vec<Entry> {
         client(
             "kas-bootstrap-container-client",
             "kas-bootstrap-container-signer",
-            "system:serviceaccount:kube-system:kas-bootstrap-container",
+            "system:kas-bootstrap-container",
             "kubernetes",
         ),
         entry(

@@ -47,6 +47,28 @@ pub fn volume(scope: &Scope, workload: &mut Value) {
     }
 }
 
+/// The defragmenters of several members agree by a Lease which of them works; one member has none.
+pub fn objects(scope: &Scope) -> Result<Vec<Value>, Error> {
+    if crate::defaults::etcd_members(scope) < 2 {
+        return Ok(Vec::new());
+    }
+    let (group, name) = ("rbac.authorization.k8s.io", "etcd-defrag-controller");
+    Ok(vec![
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name},
+            "rules": [
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+                {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+            ],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "etcd"}],
+        }),
+    ])
+}
+
 /// Frees what deleted objects held, one member after the other.
 fn defragmenter() -> Value {
     json!({

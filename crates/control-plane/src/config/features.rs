@@ -13,6 +13,12 @@ pub fn document(scope: &Scope) -> String {
     }))
 }
 
+/// The set of features that was asked for, as manifests of a payload name it.
+pub fn set(scope: &Scope) -> &str {
+    let asked = scope.configuration["featureGate"]["featureSet"].as_str();
+    asked.filter(|s| !s.is_empty()).unwrap_or("Default")
+}
+
 /// Gates that the API server must have, whatever else was asked for.
 pub const FORCED: [&str; 2] =
     ["StructuredAuthenticationConfiguration=true", "ValidatingAdmissionPolicy=true"];

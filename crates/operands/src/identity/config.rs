@@ -262,14 +262,14 @@ fn cluster_identity(place: &PodPlace, ctx: &ProgramContext) -> Result<Identity, 
     Ok(Identity::Mounted { file: file.ok_or_else(|| refused("/mnt/certs holds no credential"))? })
 }
 
-/// The guest, with the token and authority that are mounted where client libraries look.
+/// The guest, with the token and authority that are mounted where client libraries look. Without variables a kubelet's
+/// own would lead to the management cluster.
 async fn by_account(place: &PodPlace, ctx: &ProgramContext) -> Result<kube::Client, Trouble> {
-    let env = |name: &str, or: &str| ctx.env().get(name).cloned().unwrap_or_else(|| or.to_owned());
-    let url = format!(
-        "https://{}:{}",
-        env("KUBERNETES_SERVICE_HOST", "kube-apiserver"),
-        env("KUBERNETES_SERVICE_PORT", "6443")
-    );
+    let env = |name: &str| {
+        let value = ctx.env().get(name);
+        value.ok_or_else(|| refused(format!("{name} is not set: this is not the guest's API")))
+    };
+    let url = format!("https://{}:{}", env("KUBERNETES_SERVICE_HOST")?, env("KUBERNETES_SERVICE_PORT")?);
     let later = |t: Trouble| Trouble::NotYet(t.text().to_owned());
     let token = read(place, &format!("{}/token", ek_node::ACCOUNT)).map_err(later)?;
     let ca = read(place, "/etc/certificate/ca/ca.crt").map_err(later)?;

@@ -43,7 +43,7 @@ fn deployment(
             volumes.push(json!({"name": "hosted-kubeconfig", "secret": {"secretName": "service-network-admin-kubeconfig"}}));
             init.push(json!({
                 "name": "cloud-token-minter", "image": minter, "restartPolicy": "Always",
-                "command": ["/usr/bin/zaffre", "serve", "token-minter"],
+                "command": ["/usr/bin/control-plane-operator", "token-minter"],
                 "args": [
                     format!("--service-account-namespace={namespace}"), format!("--service-account-name={account}"),
                     format!("--token-file={TOKEN_DIR}/token"), "--token-audience=openshift",
