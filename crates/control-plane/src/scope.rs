@@ -187,6 +187,8 @@ pub struct Endpoints {
     pub custom_api: Option<String>,
     /// Where the private router is, inside the management cluster.
     pub private_router: Option<String>,
+    /// Where Services of aggregated APIs are, inside the management cluster, as far as they were given an address.
+    pub aggregated: BTreeMap<&'static str, IpAddr>,
 }
 
 #[derive(Clone, Debug, Default)]

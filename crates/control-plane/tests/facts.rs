@@ -10,7 +10,9 @@ fn around() -> Around {
     Around {
         release: release("4.19.3"),
         management: self_managed().management,
-        given: [("api", "20.1.2.3".to_owned())].into(),
+        given: [("api", "20.1.2.3"), ("openshift-apiserver", "10.96.0.11")]
+            .map(|(key, given)| (key, given.to_owned()))
+            .into(),
         vault_reader: "00000000-0000-0000-0000-0000000000aa".into(),
     }
 }
@@ -89,6 +91,7 @@ fn what_a_user_writes_is_what_is_rendered() {
     assert_eq!(s.configuration["ingress"]["domain"], "apps.demo.example.com");
     assert_eq!(s.network.advertise.to_string(), "172.20.0.1");
     assert!(!s.capable("Console") && s.capable("Ingress") && !s.ha() && s.oauth());
+    assert_eq!(s.endpoints.aggregated, [("openshift-apiserver", "10.96.0.11".parse().unwrap())].into());
     let names = |r: Vec<control_plane::Rendered>| r.iter().map(|r| r.name).collect::<Vec<_>>();
     let ours = names(control_plane::render(&s, &crate::world::Names).unwrap());
     assert_eq!(ours, names(control_plane::render(&self_managed(), &crate::world::Names).unwrap()));

@@ -1,6 +1,7 @@
 //! Rules that hold for all components.
 
 use crate::world::{Names, managed, self_managed};
+use control_plane::operate::{Rollout, Turn, progress};
 use control_plane::scope::*;
 use control_plane::{Error, Scope, render, table};
 use serde_json::{Value, json};
@@ -479,4 +480,52 @@ fn a_foreign_etcd_is_spoken_to_as_it_wants() {
         assert_eq!(pod.matches("\"secretName\":\"theirs\"").count(), 2, "{name}: {pod}");
         assert!(pod.contains("etcd-client-ca.crt"), "{name}");
     }
+}
+
+/// The arguments of a component's main container.
+fn args(scope: &Scope, name: &str) -> Vec<String> {
+    let rendered = render(scope, &Names).unwrap();
+    let all = &workload(&rendered, name)["spec"]["template"]["spec"]["containers"][0]["args"];
+    all.as_array().unwrap().iter().map(|a| a.as_str().unwrap().to_owned()).collect()
+}
+
+/// Konnectivity picks an agent by the host that is dialled, and the API server dials addresses of Services.
+#[test]
+fn the_agent_answers_for_the_addresses_that_are_dialled() {
+    let identifiers = |scope: &Scope| {
+        let args = args(scope, "konnectivity-agent");
+        let at = args.iter().position(|a| a == "--agent-identifiers").unwrap();
+        assert_eq!(args.iter().filter(|a| *a == "--agent-identifiers").count(), 1, "{args:?}");
+        args[at + 1].clone()
+    };
+    let mut scope = self_managed();
+    assert_eq!(identifiers(&scope), "ipv4=10.96.0.11&ipv4=10.96.0.12&ipv4=10.96.0.13");
+    scope.endpoints.aggregated.insert("packageserver", "fd00::c".parse().unwrap());
+    assert_eq!(identifiers(&scope), "ipv4=10.96.0.11&ipv6=fd00::c&ipv4=10.96.0.13");
+    scope.configuration["authentication"] = json!({"type": "None"});
+    assert_eq!(identifiers(&scope), "ipv4=10.96.0.11&ipv6=fd00::c", "there is no such server");
+}
+
+/// It is not made before they are known, and not made anew without them.
+#[test]
+fn the_agent_waits_for_the_addresses_it_answers_for() {
+    let done = |scope: &Scope| {
+        let version = scope.release.version.clone();
+        move |_: &str| Rollout {
+            there: true,
+            available: true,
+            complete: true,
+            version: version.clone(),
+            ..Rollout::default()
+        }
+    };
+    let mut scope = self_managed();
+    assert_eq!(progress(&scope, &done(&scope)).turn("konnectivity-agent"), Turn::Now);
+    scope.endpoints.aggregated.remove("openshift-oauth-apiserver");
+    let p = progress(&scope, &done(&scope));
+    assert_eq!(p.turn("konnectivity-agent"), Turn::Waits);
+    assert_eq!(p.after("konnectivity-agent"), ["an address of Service openshift-oauth-apiserver"]);
+    assert_eq!(p.turn("openshift-apiserver"), Turn::Now, "nobody else waits");
+    scope.configuration["authentication"] = json!({"type": "None"});
+    assert_eq!(progress(&scope, &done(&scope)).turn("konnectivity-agent"), Turn::Now);
 }

@@ -85,6 +85,11 @@ pub fn self_managed() -> Scope {
             oauth: at("oauth", 443, Publish::Route),
             konnectivity: at("konnectivity", 443, Publish::Route),
             ignition: at("ignition", 443, Publish::Route),
+            aggregated: control_plane::publish::AGGREGATED
+                .iter()
+                .enumerate()
+                .map(|(i, (service, _))| (*service, format!("10.96.0.{}", i + 11).parse().unwrap()))
+                .collect(),
             ..Endpoints::default()
         },
         reach: Reach::Public,

@@ -4,8 +4,9 @@ use super::{azure, config_map, yaml};
 use crate::inject::provider_class;
 use crate::pod::Pod;
 use crate::scope::{Scope, Who};
-use crate::{Error, tls};
+use crate::{Error, publish, tls};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 /// What operators built on OpenShift's library take: how they serve and how they elect.
 pub fn generic(scope: &Scope, name: &str) -> Result<Value, Error> {
@@ -111,12 +112,23 @@ pub fn shared_classes(scope: &Scope) -> Vec<Value> {
     .collect()
 }
 
-/// The addresses that aggregated APIs are reached at through this agent.
-pub fn adapt_konnectivity_agent(_: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+/// The addresses that aggregated APIs are reached at through this agent; everything else goes to the guest's own agents.
+pub fn adapt_konnectivity_agent(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+    let known = publish::aggregated(scope).filter_map(|(s, _)| scope.endpoints.aggregated.get(s));
+    let identifiers: Vec<String> = known
+        .map(|address| match address {
+            IpAddr::V4(ip) => format!("ipv4={ip}"),
+            IpAddr::V6(ip) => format!("ipv6={ip}"),
+        })
+        .collect();
     if let Some(mut main) = pod.main() {
-        let identifiers = ["openshift-apiserver", "openshift-oauth-apiserver", "packageserver"];
-        let text: Vec<String> = identifiers.iter().map(|s| format!("host={s}")).collect();
-        main.args(["--agent-identifiers".to_owned(), text.join("&")]);
+        main.args(["--agent-identifiers".to_owned(), identifiers.join("&")]);
     }
     Ok(())
+}
+
+/// Addresses that are not there yet: without one, calls of its APIs would go to nodes, which cannot reach it.
+pub fn konnectivity_agent_awaits(scope: &Scope) -> Vec<&'static str> {
+    let unknown = publish::aggregated(scope).filter(|(s, _)| !scope.endpoints.aggregated.contains_key(s));
+    unknown.map(|(_, what)| what).collect()
 }
