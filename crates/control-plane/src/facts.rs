@@ -96,6 +96,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         etcd: etcd(&spec.etcd)?,
         encryption,
         disabled: disabled.map(|c| text(&json!(c))).collect(),
+        autoscaling: shared.autoscaling.clone().unwrap_or_default(),
         configuration,
         catalogs_here: shared.olm_catalog_placement == CatalogPlacement::Management,
         pods: Pods {

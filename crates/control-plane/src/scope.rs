@@ -3,7 +3,7 @@
 //! They come from the HostedControlPlane, its release and the management cluster, read and validated elsewhere.
 
 pub use crate::config::providers::OpenId;
-pub use apis::hypershift::settings::MetricsSet;
+pub use apis::hypershift::settings::{Autoscaling, MetricsSet};
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -35,6 +35,8 @@ pub struct Scope {
     pub encryption: Option<Encryption>,
     /// Capabilities that were turned off, by their names (`ImageRegistry`, `Console`, …).
     pub disabled: BTreeSet<String>,
+    /// What the cluster autoscaler may do.
+    pub autoscaling: Autoscaling,
     /// The `spec.configuration` of the cluster: OpenShift's own config kinds.
     pub configuration: Value,
     /// What issuers of OpenID tokens that the configuration names say of themselves, or why not.

@@ -398,6 +398,7 @@ static TABLE: [Component; 38] = [
         },
         management: true,
         prober: Some(ANSWERS),
+        adapt: operators::adapt_autoscaler,
         ..PLAIN
     },
     Component {

@@ -1,6 +1,7 @@
 //! Rules that hold for all components.
 
 use crate::world::{Names, managed, self_managed};
+use apis::hypershift::settings::{Expander, IgnoredLabel, ScaleDown, Scaling};
 use control_plane::operate::{Rollout, Turn, progress};
 use control_plane::scope::*;
 use control_plane::{Error, Scope, render, table};
@@ -528,4 +529,55 @@ fn the_agent_waits_for_the_addresses_it_answers_for() {
     assert_eq!(p.turn("openshift-apiserver"), Turn::Now, "nobody else waits");
     scope.configuration["authentication"] = json!({"type": "None"});
     assert_eq!(progress(&scope, &done(&scope)).turn("konnectivity-agent"), Turn::Now);
+}
+
+#[test]
+fn the_autoscaler_does_what_the_cluster_says() {
+    let plain = args(&self_managed(), "cluster-autoscaler");
+    let more = |autoscaling: Autoscaling| {
+        let args = args(&Scope { autoscaling, ..self_managed() }, "cluster-autoscaler");
+        args.into_iter().filter(|a| !plain.contains(a)).collect::<Vec<_>>()
+    };
+    assert!(plain.contains(&"--expander=priority,least-waste".to_owned()), "{plain:?}");
+    assert!(!plain.iter().any(|a| a.starts_with("--scale-down")), "{plain:?}");
+    assert_eq!(
+        more(Autoscaling { scaling: Scaling::UpOnly, ..Autoscaling::default() }),
+        ["--scale-down-enabled=false"]
+    );
+    let all = Autoscaling {
+        scaling: Scaling::UpAndDown,
+        scale_down: Some(ScaleDown {
+            delay_after_add_seconds: Some(600),
+            delay_after_delete_seconds: Some(0),
+            delay_after_failure_seconds: Some(180),
+            unneeded_duration_seconds: Some(300),
+            utilization_threshold_percent: Some(5),
+        }),
+        max_nodes_total: Some(20),
+        max_pod_grace_period: Some(0),
+        max_node_provision_time: Some("15m".into()),
+        max_free_difference_ratio_percent: Some(100),
+        pod_priority_threshold: Some(-10),
+        expanders: Some(vec![Expander::Random, Expander::LeastWaste]),
+        balancing_ignored_labels: Some(vec![IgnoredLabel("example.com/rack".into())]),
+    };
+    let expected = [
+        "--scale-down-enabled=true",
+        "--scale-down-delay-after-add=600s",
+        "--scale-down-delay-after-delete=0s",
+        "--scale-down-delay-after-failure=180s",
+        "--scale-down-unneeded-time=300s",
+        "--scale-down-utilization-threshold=0.05",
+        "--max-nodes-total=20",
+        "--max-graceful-termination-sec=0",
+        "--max-node-provision-time=15m",
+        "--max-free-difference-ratio=1.00",
+        "--expendable-pods-priority-cutoff=-10",
+        "--balancing-ignore-label=example.com/rack",
+        "--expander=random,least-waste",
+    ];
+    assert_eq!(more(all.clone()), expected);
+    let args = args(&Scope { autoscaling: all, ..self_managed() }, "cluster-autoscaler");
+    assert_eq!(args.iter().filter(|a| a.starts_with("--expander")).count(), 1);
+    assert!(args.contains(&"--balancing-ignore-label=agentpool".to_owned()), "ours stay");
 }

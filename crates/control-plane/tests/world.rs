@@ -96,6 +96,7 @@ pub fn self_managed() -> Scope {
         etcd: Etcd::Managed { size: "8Gi".into(), class: None, restore: None },
         encryption: None,
         disabled: BTreeSet::new(),
+        autoscaling: Autoscaling::default(),
         configuration: json!({"ingress": {"domain": "apps.demo.example.com"}}),
         catalogs_here: true,
         pods: Pods::default(),
