@@ -65,7 +65,6 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
     let reach = reach(azure, &annotations);
     let private_api = reach.private().then(|| format!("api.{name}.hypershift.local"));
     let configuration = configuration(hcp)?;
-    let disabled = shared.capabilities.disabled.iter().flatten();
     let encryption = shared.secret_encryption.as_ref().map(encryption).transpose()?;
     // Others have no use for it.
     let routed = matches!(encryption, Some(Encryption::Kms { private: true, .. }));
@@ -95,7 +94,7 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         reach,
         etcd: etcd(&spec.etcd)?,
         encryption,
-        disabled: disabled.map(|c| text(&json!(c))).collect(),
+        capabilities: shared.capabilities.on(),
         autoscaling: shared.autoscaling.clone().unwrap_or_default(),
         configuration,
         catalogs_here: shared.olm_catalog_placement == CatalogPlacement::Management,

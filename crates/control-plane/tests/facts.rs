@@ -98,6 +98,21 @@ fn what_a_user_writes_is_what_is_rendered() {
 }
 
 #[test]
+fn what_is_on_and_how_nodes_come_and_go_is_the_users_choice() {
+    let plain = scope(|_| {}).unwrap();
+    assert!(!plain.capable("baremetal") && plain.capable("marketplace"));
+    assert_eq!(plain.autoscaling, Autoscaling::default());
+    let chosen = scope(|o| {
+        o["spec"]["capabilities"] = json!({"enabled": ["baremetal"], "disabled": ["Insights"]});
+        o["spec"]["autoscaling"] = json!({"scaling": "ScaleUpOnly", "maxNodesTotal": 7});
+    });
+    let chosen = chosen.unwrap();
+    assert!(chosen.capable("baremetal") && chosen.capable("Console") && !chosen.capable("Insights"));
+    assert_eq!(chosen.autoscaling.scaling.as_str(), "ScaleUpOnly");
+    assert_eq!(chosen.autoscaling.max_nodes_total, Some(7));
+}
+
+#[test]
 fn the_other_flavour_comes_from_the_object_alone() {
     let s = scope(|o| {
         with_managed_identities(o);

@@ -1,10 +1,10 @@
 //! Rules that hold for all components.
 
 use crate::world::{Names, managed, self_managed};
-use apis::hypershift::settings::{Expander, IgnoredLabel, ScaleDown, Scaling};
+use apis::hypershift::settings::{Capability, Expander, IgnoredLabel, ScaleDown, Scaling};
 use control_plane::operate::{Rollout, Turn, progress};
 use control_plane::scope::*;
-use control_plane::{Error, Scope, render, table};
+use control_plane::{Error, Scope, config, render, table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -580,4 +580,47 @@ fn the_autoscaler_does_what_the_cluster_says() {
     let args = args(&Scope { autoscaling: all, ..self_managed() }, "cluster-autoscaler");
     assert_eq!(args.iter().filter(|a| a.starts_with("--expander")).count(), 1);
     assert!(args.contains(&"--balancing-ignore-label=agentpool".to_owned()), "ours stay");
+}
+
+/// A release takes the capabilities that it knows, and turns on all of them unless they are named.
+#[test]
+fn capabilities_are_named_one_by_one() {
+    let named = |version: &str, enabled: &[Capability], disabled: &[Capability]| {
+        let capabilities =
+            Capabilities { enabled: Some(enabled.to_vec()), disabled: Some(disabled.to_vec()) }.on();
+        let scope = Scope { capabilities, release: crate::world::release(version), ..self_managed() };
+        let document: Value = serde_json::from_str(&config::version::document(&scope)).unwrap();
+        let set = &document["spec"]["capabilities"];
+        assert_eq!(set["baselineCapabilitySet"], "None");
+        serde_json::from_value::<Vec<String>>(set["additionalEnabledCapabilities"].clone()).unwrap()
+    };
+    let usual = [
+        "Build",
+        "CSISnapshot",
+        "CloudControllerManager",
+        "CloudCredential",
+        "Console",
+        "DeploymentConfig",
+        "ImageRegistry",
+        "Ingress",
+        "Insights",
+        "MachineAPI",
+        "NodeTuning",
+        "OperatorLifecycleManager",
+        "OperatorLifecycleManagerV1",
+        "Storage",
+        "marketplace",
+        "openshift-samples",
+    ];
+    assert_eq!(named("4.19.3", &[], &[]), usual, "all but baremetal");
+    assert_eq!(named("5.0.1", &[], &[]), usual);
+    assert_eq!(named("0.0.0-dev", &[], &[]), usual);
+    let without = |off: &str| usual.into_iter().filter(|c| *c != off).collect::<Vec<_>>();
+    assert_eq!(named("4.17.9", &[], &[]), without("OperatorLifecycleManagerV1"));
+    assert_eq!(named("4.19.3", &[], &[Capability::Insights]), without("Insights"));
+    let with = named("4.19.3", &[Capability::Baremetal], &[]);
+    assert_eq!((with.len(), with.contains(&"baremetal".to_owned())), (17, true));
+    // What is optional only in later releases is there in earlier ones all the same.
+    let old = Scope { release: crate::world::release("4.14.1"), ..self_managed() };
+    assert!(old.capable("Ingress") && !named("4.14.1", &[], &[]).contains(&"Ingress".to_owned()));
 }

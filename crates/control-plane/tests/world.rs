@@ -3,7 +3,7 @@
 use control_plane::Materials;
 use control_plane::scope::*;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Every image an asset names has one.
 pub fn release(version: &str) -> Release {
@@ -95,7 +95,7 @@ pub fn self_managed() -> Scope {
         reach: Reach::Public,
         etcd: Etcd::Managed { size: "8Gi".into(), class: None, restore: None },
         encryption: None,
-        disabled: BTreeSet::new(),
+        capabilities: Capabilities::default().on(),
         autoscaling: Autoscaling::default(),
         configuration: json!({"ingress": {"domain": "apps.demo.example.com"}}),
         catalogs_here: true,
