@@ -3,7 +3,7 @@
 use crate::Payload;
 use crate::look::Look;
 use crate::operators::{Part, parts};
-use apis::openshift::cluster_version::CAPABILITIES;
+use apis::openshift::cluster_version::known_capabilities;
 use jiff::Timestamp;
 use reconcile::conditions::{Condition, Conditions, Finding, Status};
 use serde_json::{Map, Value, json};
@@ -36,8 +36,8 @@ fn text<'a>(v: &'a Value, field: &str) -> Option<&'a str> {
 }
 
 /// Capabilities that are on.
-fn enabled(spec: &Value) -> BTreeSet<String> {
-    let all = || CAPABILITIES.iter().map(|c| (*c).to_owned());
+fn enabled(spec: &Value, version: &str) -> BTreeSet<String> {
+    let all = || known_capabilities(version).map(str::to_owned);
     let capabilities = &spec["capabilities"];
     let more = capabilities["additionalEnabledCapabilities"].as_array().into_iter().flatten();
     let more = more.filter_map(Value::as_str).map(str::to_owned);
@@ -121,7 +121,7 @@ fn operator(part: &Part, look: &Look, turn: bool, o: &Observed<'_>) -> (Value, L
 /// What everything should say.
 pub fn plan(o: &Observed<'_>) -> Plan {
     let spec = &o.version["spec"];
-    let (enabled, overridden) = (enabled(spec), overridden(spec));
+    let (enabled, overridden) = (enabled(spec, &o.payload.version), overridden(spec));
     let parts = parts(o.payload, &enabled);
     let mut operators = BTreeMap::new();
     let mut looks: BTreeMap<&'static str, Look> = BTreeMap::new();
@@ -184,6 +184,7 @@ fn version(
     overridden: bool,
 ) -> Value {
     let p = o.payload;
+    let known: Vec<&str> = known_capabilities(&p.version).collect();
     let history = history(o, waiting.is_empty());
     let is_complete = history.first().is_some_and(|e| e["state"] == "Completed");
     let done = history.iter().find(|e| e["state"] == "Completed").and_then(|e| e["version"].as_str());
@@ -235,7 +236,7 @@ fn version(
         "desired": {"version": p.version, "image": p.image},
         "history": history, "observedGeneration": o.generation, "versionHash": hash(&p.image),
         "conditions": list, "availableUpdates": null,
-        "capabilities": {"enabledCapabilities": enabled, "knownCapabilities": CAPABILITIES},
+        "capabilities": {"enabledCapabilities": enabled, "knownCapabilities": known},
     })
 }
 

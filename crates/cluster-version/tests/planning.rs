@@ -213,4 +213,16 @@ fn capabilities_and_wishes() {
     g.run("4.19.3");
     assert_eq!(g.condition("ReleaseAccepted")["reason"], "PayloadLoaded");
     assert_eq!(g.status["capabilities"]["enabledCapabilities"], json!(["Ingress", "Storage"]));
+    // All that this release knows, and no later ones.
+    let known = |g: &Guest| g.status["capabilities"]["knownCapabilities"].as_array().unwrap().clone();
+    assert!(known(&g).contains(&json!("marketplace")) && known(&g).contains(&json!("MachineAPI")));
+    assert!(known(&g).contains(&json!("OperatorLifecycleManagerV1")));
+    g.spec["capabilities"] = json!({});
+    g.run("4.17.0");
+    assert!(!known(&g).contains(&json!("OperatorLifecycleManagerV1")), "{:?}", known(&g));
+    assert_eq!(
+        g.status["capabilities"]["enabledCapabilities"],
+        json!(known(&g)),
+        "a release's own set is all"
+    );
 }

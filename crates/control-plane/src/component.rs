@@ -18,6 +18,8 @@ pub struct Component {
     pub when: fn(&Scope) -> bool,
     /// Components that must be rolled out first, besides the API server.
     pub after: &'static [&'static str],
+    /// What else it waits for: facts that the management cluster has not given yet.
+    pub awaits: fn(&Scope) -> Vec<&'static str>,
     /// Whether it waits for the API server.
     pub needs_api: bool,
     pub replicas: Replicas,

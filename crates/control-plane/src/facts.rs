@@ -2,6 +2,7 @@
 //!
 //! What users write is read once, here; every field that cannot be used is an error that names it and the way out.
 
+use crate::publish;
 use crate::scope::{
     AesKey, Availability, Azure, Encryption, Endpoint, Endpoints, Etcd, Identity, KmsKey, Lives, Management,
     Named, Network, Pods, Publish, Reach, Release, Scope, VaultSecret, Who,
@@ -24,7 +25,7 @@ use std::net::IpAddr;
 pub struct Around {
     pub release: Release,
     pub management: Management,
-    /// Hosts that balancers and routers were given, where the user named none.
+    /// Hosts that balancers and routers were given, where the user named none, and addresses of Services.
     pub given: BTreeMap<&'static str, String>,
     /// Client id of the identity that reads the vault.
     pub vault_reader: String,
@@ -64,7 +65,6 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
     let reach = reach(azure, &annotations);
     let private_api = reach.private().then(|| format!("api.{name}.hypershift.local"));
     let configuration = configuration(hcp)?;
-    let disabled = shared.capabilities.disabled.iter().flatten();
     let encryption = shared.secret_encryption.as_ref().map(encryption).transpose()?;
     // Others have no use for it.
     let routed = matches!(encryption, Some(Encryption::Kms { private: true, .. }));
@@ -88,12 +88,14 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
             private_api,
             custom_api: shared.kube_api_server_dns_name.clone().filter(|n| !n.is_empty()),
             private_router: around.given.get("private-router").cloned().filter(|_| routed),
+            aggregated: aggregated(around),
             ..endpoints(&shared.services, around, &name, &reach)?
         },
         reach,
         etcd: etcd(&spec.etcd)?,
         encryption,
-        disabled: disabled.map(|c| text(&json!(c))).collect(),
+        capabilities: shared.capabilities.on(),
+        autoscaling: shared.autoscaling.clone().unwrap_or_default(),
         configuration,
         catalogs_here: shared.olm_catalog_placement == CatalogPlacement::Management,
         pods: Pods {
@@ -350,6 +352,11 @@ fn endpoints(
         ignition: one(ServiceType::Ignition, "ignition", 443)?,
         ..Endpoints::default()
     })
+}
+
+fn aggregated(around: &Around) -> BTreeMap<&'static str, IpAddr> {
+    let address = |service: &'static str| Some((service, around.given.get(service)?.parse().ok()?));
+    publish::AGGREGATED.into_iter().filter_map(|(service, _)| address(service)).collect()
 }
 
 fn etcd(spec: &EtcdSpec) -> Result<Etcd, Unusable> {

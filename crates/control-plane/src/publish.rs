@@ -13,6 +13,19 @@ const PREFIX: &str = "hypershift.openshift.io";
 /// Has the cloud provider make a balancer that only its own network reaches.
 pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/azure-load-balancer-internal";
 
+/// Services whose APIs the guest's API server aggregates, and what somebody lacks who does not know where they are. The API
+/// server calls their addresses, not their names.
+pub const AGGREGATED: [(&str, &str); 3] = [
+    ("openshift-apiserver", "an address of Service openshift-apiserver"),
+    ("packageserver", "an address of Service packageserver"),
+    ("openshift-oauth-apiserver", "an address of Service openshift-oauth-apiserver"),
+];
+
+/// Those of them that this control plane has.
+pub fn aggregated(scope: &Scope) -> impl Iterator<Item = (&'static str, &'static str)> {
+    AGGREGATED.into_iter().filter(|(service, _)| *service != "openshift-oauth-apiserver" || scope.oauth())
+}
+
 fn service(scope: &Scope, name: &str, app: &str, port: u16, target: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",

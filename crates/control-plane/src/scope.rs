@@ -3,7 +3,8 @@
 //! They come from the HostedControlPlane, its release and the management cluster, read and validated elsewhere.
 
 pub use crate::config::providers::OpenId;
-pub use apis::hypershift::settings::MetricsSet;
+pub use apis::hypershift::settings::{Autoscaling, Capabilities, MetricsSet};
+use apis::openshift::cluster_version;
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -33,8 +34,11 @@ pub struct Scope {
     pub reach: Reach,
     pub etcd: Etcd,
     pub encryption: Option<Encryption>,
-    /// Capabilities that were turned off, by their names (`ImageRegistry`, `Console`, …).
-    pub disabled: BTreeSet<String>,
+    /// Capabilities that are on, by their names (`ImageRegistry`, `Console`, …), whether the release knows them or not: what
+    /// became optional later was always there before.
+    pub capabilities: BTreeSet<&'static str>,
+    /// What the cluster autoscaler may do.
+    pub autoscaling: Autoscaling,
     /// The `spec.configuration` of the cluster: OpenShift's own config kinds.
     pub configuration: Value,
     /// What issuers of OpenID tokens that the configuration names say of themselves, or why not.
@@ -147,11 +151,7 @@ pub struct Release {
 impl Release {
     /// Major and minor, with 5.x counted on from 4.23.
     pub fn minor(&self) -> u32 {
-        let mut parts = self.version.split(['.', '-']).map(|p| p.parse::<u32>().unwrap_or(0));
-        match (parts.next(), parts.next()) {
-            (Some(5), Some(minor)) => 23 + minor,
-            (_, minor) => minor.unwrap_or(0),
-        }
+        cluster_version::minor(&self.version)
     }
 }
 
@@ -187,6 +187,8 @@ pub struct Endpoints {
     pub custom_api: Option<String>,
     /// Where the private router is, inside the management cluster.
     pub private_router: Option<String>,
+    /// Where Services of aggregated APIs are, inside the management cluster, as far as they were given an address.
+    pub aggregated: BTreeMap<&'static str, IpAddr>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -371,6 +373,6 @@ impl Scope {
     }
 
     pub fn capable(&self, capability: &str) -> bool {
-        !self.disabled.contains(capability)
+        self.capabilities.contains(capability)
     }
 }

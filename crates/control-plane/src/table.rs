@@ -30,6 +30,7 @@ pub const PLAIN: Component = Component {
     objects: None,
     when: |_| true,
     after: &[],
+    awaits: |_| Vec::new(),
     needs_api: true,
     replicas: Replicas::One,
     tier: Tier::ControlPlane,
@@ -398,12 +399,14 @@ static TABLE: [Component; 38] = [
         },
         management: true,
         prober: Some(ANSWERS),
+        adapt: operators::adapt_autoscaler,
         ..PLAIN
     },
     Component {
         name: "konnectivity-agent",
         workload: asset!("konnectivity-agent"),
         objects: objects!("konnectivity-agent"),
+        awaits: operators::konnectivity_agent_awaits,
         replicas: Replicas::Two,
         adapt: operators::adapt_konnectivity_agent,
         ..PLAIN

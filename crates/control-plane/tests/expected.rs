@@ -2,8 +2,8 @@
 //! probes, requests of every container of an ARO control plane.
 //!
 //! Not compared: values of flags and variables (facts of a made-up cluster), scripts (ours), the first word of our own
-//! programs (ours, with the same flags), `--feature-gates` and `--agent-identifiers` (from the cluster), the pre-pull
-//! container (kubelets pull in parallel), Secrets (tests/certificates.rs).
+//! programs (ours, with the same flags), `--feature-gates` (from the cluster), the pre-pull container (kubelets pull in
+//! parallel), Secrets (tests/certificates.rs).
 
 use crate::world::{Names, managed};
 use control_plane::render;
@@ -98,8 +98,7 @@ fn differences(want: &Value, ours: &Value) -> Vec<String> {
     );
     let flags: BTreeSet<String> = have.iter().map(|a| flag(a)).collect();
     for arg in wanted.iter().filter(|a| a.starts_with('-')) {
-        let known = ["--feature-gates", "--agent-identifiers"].contains(&flag(arg).as_str());
-        if !known && !flags.contains(&flag(arg)) {
+        if flag(arg) != "--feature-gates" && !flags.contains(&flag(arg)) {
             out.push(format!("argument {arg}"));
         }
     }

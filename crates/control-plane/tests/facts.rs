@@ -10,7 +10,9 @@ fn around() -> Around {
     Around {
         release: release("4.19.3"),
         management: self_managed().management,
-        given: [("api", "20.1.2.3".to_owned())].into(),
+        given: [("api", "20.1.2.3"), ("openshift-apiserver", "10.96.0.11")]
+            .map(|(key, given)| (key, given.to_owned()))
+            .into(),
         vault_reader: "00000000-0000-0000-0000-0000000000aa".into(),
     }
 }
@@ -89,9 +91,25 @@ fn what_a_user_writes_is_what_is_rendered() {
     assert_eq!(s.configuration["ingress"]["domain"], "apps.demo.example.com");
     assert_eq!(s.network.advertise.to_string(), "172.20.0.1");
     assert!(!s.capable("Console") && s.capable("Ingress") && !s.ha() && s.oauth());
+    assert_eq!(s.endpoints.aggregated, [("openshift-apiserver", "10.96.0.11".parse().unwrap())].into());
     let names = |r: Vec<control_plane::Rendered>| r.iter().map(|r| r.name).collect::<Vec<_>>();
     let ours = names(control_plane::render(&s, &crate::world::Names).unwrap());
     assert_eq!(ours, names(control_plane::render(&self_managed(), &crate::world::Names).unwrap()));
+}
+
+#[test]
+fn what_is_on_and_how_nodes_come_and_go_is_the_users_choice() {
+    let plain = scope(|_| {}).unwrap();
+    assert!(!plain.capable("baremetal") && plain.capable("marketplace"));
+    assert_eq!(plain.autoscaling, Autoscaling::default());
+    let chosen = scope(|o| {
+        o["spec"]["capabilities"] = json!({"enabled": ["baremetal"], "disabled": ["Insights"]});
+        o["spec"]["autoscaling"] = json!({"scaling": "ScaleUpOnly", "maxNodesTotal": 7});
+    });
+    let chosen = chosen.unwrap();
+    assert!(chosen.capable("baremetal") && chosen.capable("Console") && !chosen.capable("Insights"));
+    assert_eq!(chosen.autoscaling.scaling.as_str(), "ScaleUpOnly");
+    assert_eq!(chosen.autoscaling.max_nodes_total, Some(7));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Golden objects: two clusters in full, others as what differs from one of them, and of every combination a digest.
 
 use crate::world::{Names, managed, release, self_managed};
+use apis::hypershift::settings::Capability;
 use control_plane::scope::*;
 use control_plane::{Scope, policies, publish, render};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use testkit::golden::Set;
 
 fn yaml(objects: &[Value]) -> String {
@@ -68,6 +69,12 @@ fn every_object_of_every_flavour() {
     set.assert();
 }
 
+/// Without what users may do without, and what others run here.
+fn reduced() -> BTreeSet<&'static str> {
+    let off = [Capability::ImageRegistry, Capability::Console, Capability::Ingress, Capability::NodeTuning];
+    Capabilities { disabled: Some(off.into()), ..Capabilities::default() }.on()
+}
+
 /// What a combination is called, and what becomes of it.
 fn line(name: &str, scope: &Scope) -> String {
     let files = files(scope);
@@ -101,13 +108,7 @@ fn matrix() -> String {
             ("private", |s| private(Reach::Private, s)),
         ],
         &[("plain", |s| Scope { encryption: None, ..s }), ("kms", |s| Scope { encryption: kms(false), ..s })],
-        &[
-            ("whole", |s| s),
-            ("reduced", |s| Scope {
-                disabled: ["ImageRegistry", "Console", "Ingress", "NodeTuning"].map(str::to_owned).into(),
-                ..s
-            }),
-        ],
+        &[("whole", |s| s), ("reduced", |s| Scope { capabilities: reduced(), ..s })],
         &[("4.19.3", |s| at(s, "4.19.3")), ("4.20.1", |s| at(s, "4.20.1"))],
     ];
     for dimension in dimensions {
@@ -159,13 +160,7 @@ fn variants() -> Vec<(&'static str, Scope)> {
                 ..self_managed()
             },
         ),
-        (
-            "self-managed-capabilities",
-            Scope {
-                disabled: ["ImageRegistry", "Console", "Ingress", "NodeTuning"].map(str::to_owned).into(),
-                ..self_managed()
-            },
-        ),
+        ("self-managed-capabilities", Scope { capabilities: reduced(), ..self_managed() }),
         ("self-managed-next-release", at(self_managed(), "4.20.1")),
         (
             "self-managed-oidc",

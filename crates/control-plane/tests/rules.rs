@@ -1,8 +1,10 @@
 //! Rules that hold for all components.
 
 use crate::world::{Names, managed, self_managed};
+use apis::hypershift::settings::{Capability, Expander, IgnoredLabel, ScaleDown, Scaling};
+use control_plane::operate::{Rollout, Turn, progress};
 use control_plane::scope::*;
-use control_plane::{Error, Scope, render, table};
+use control_plane::{Error, Scope, config, render, table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -515,4 +517,146 @@ fn defragmenters_may_elect_one_of_them() {
         json!([{"kind": "ServiceAccount", "name": account, "namespace": managed().namespace}])
     );
     assert_eq!(rights(&self_managed()), (false, vec![]), "one member is never defragmented");
+}
+
+/// The arguments of a component's main container.
+fn args(scope: &Scope, name: &str) -> Vec<String> {
+    let rendered = render(scope, &Names).unwrap();
+    let all = &workload(&rendered, name)["spec"]["template"]["spec"]["containers"][0]["args"];
+    all.as_array().unwrap().iter().map(|a| a.as_str().unwrap().to_owned()).collect()
+}
+
+/// Konnectivity picks an agent by the host that is dialled, and the API server dials addresses of Services.
+#[test]
+fn the_agent_answers_for_the_addresses_that_are_dialled() {
+    let identifiers = |scope: &Scope| {
+        let args = args(scope, "konnectivity-agent");
+        let at = args.iter().position(|a| a == "--agent-identifiers").unwrap();
+        assert_eq!(args.iter().filter(|a| *a == "--agent-identifiers").count(), 1, "{args:?}");
+        args[at + 1].clone()
+    };
+    let mut scope = self_managed();
+    assert_eq!(identifiers(&scope), "ipv4=10.96.0.11&ipv4=10.96.0.12&ipv4=10.96.0.13");
+    scope.endpoints.aggregated.insert("packageserver", "fd00::c".parse().unwrap());
+    assert_eq!(identifiers(&scope), "ipv4=10.96.0.11&ipv6=fd00::c&ipv4=10.96.0.13");
+    scope.configuration["authentication"] = json!({"type": "None"});
+    assert_eq!(identifiers(&scope), "ipv4=10.96.0.11&ipv6=fd00::c", "there is no such server");
+}
+
+/// It is not made before they are known, and not made anew without them.
+#[test]
+fn the_agent_waits_for_the_addresses_it_answers_for() {
+    let done = |scope: &Scope| {
+        let version = scope.release.version.clone();
+        move |_: &str| Rollout {
+            there: true,
+            available: true,
+            complete: true,
+            version: version.clone(),
+            ..Rollout::default()
+        }
+    };
+    let mut scope = self_managed();
+    assert_eq!(progress(&scope, &done(&scope)).turn("konnectivity-agent"), Turn::Now);
+    scope.endpoints.aggregated.remove("openshift-oauth-apiserver");
+    let p = progress(&scope, &done(&scope));
+    assert_eq!(p.turn("konnectivity-agent"), Turn::Waits);
+    assert_eq!(p.after("konnectivity-agent"), ["an address of Service openshift-oauth-apiserver"]);
+    assert_eq!(p.turn("openshift-apiserver"), Turn::Now, "nobody else waits");
+    scope.configuration["authentication"] = json!({"type": "None"});
+    assert_eq!(progress(&scope, &done(&scope)).turn("konnectivity-agent"), Turn::Now);
+}
+
+#[test]
+fn the_autoscaler_does_what_the_cluster_says() {
+    let plain = args(&self_managed(), "cluster-autoscaler");
+    let more = |autoscaling: Autoscaling| {
+        let args = args(&Scope { autoscaling, ..self_managed() }, "cluster-autoscaler");
+        args.into_iter().filter(|a| !plain.contains(a)).collect::<Vec<_>>()
+    };
+    assert!(plain.contains(&"--expander=priority,least-waste".to_owned()), "{plain:?}");
+    assert!(!plain.iter().any(|a| a.starts_with("--scale-down")), "{plain:?}");
+    assert_eq!(
+        more(Autoscaling { scaling: Scaling::UpOnly, ..Autoscaling::default() }),
+        ["--scale-down-enabled=false"]
+    );
+    let all = Autoscaling {
+        scaling: Scaling::UpAndDown,
+        scale_down: Some(ScaleDown {
+            delay_after_add_seconds: Some(600),
+            delay_after_delete_seconds: Some(0),
+            delay_after_failure_seconds: Some(180),
+            unneeded_duration_seconds: Some(300),
+            utilization_threshold_percent: Some(5),
+        }),
+        max_nodes_total: Some(20),
+        max_pod_grace_period: Some(0),
+        max_node_provision_time: Some("15m".into()),
+        max_free_difference_ratio_percent: Some(100),
+        pod_priority_threshold: Some(-10),
+        expanders: Some(vec![Expander::Random, Expander::LeastWaste]),
+        balancing_ignored_labels: Some(vec![IgnoredLabel("example.com/rack".into())]),
+    };
+    let expected = [
+        "--scale-down-enabled=true",
+        "--scale-down-delay-after-add=600s",
+        "--scale-down-delay-after-delete=0s",
+        "--scale-down-delay-after-failure=180s",
+        "--scale-down-unneeded-time=300s",
+        "--scale-down-utilization-threshold=0.05",
+        "--max-nodes-total=20",
+        "--max-graceful-termination-sec=0",
+        "--max-node-provision-time=15m",
+        "--max-free-difference-ratio=1.00",
+        "--expendable-pods-priority-cutoff=-10",
+        "--balancing-ignore-label=example.com/rack",
+        "--expander=random,least-waste",
+    ];
+    assert_eq!(more(all.clone()), expected);
+    let args = args(&Scope { autoscaling: all, ..self_managed() }, "cluster-autoscaler");
+    assert_eq!(args.iter().filter(|a| a.starts_with("--expander")).count(), 1);
+    assert!(args.contains(&"--balancing-ignore-label=agentpool".to_owned()), "ours stay");
+}
+
+/// A release takes the capabilities that it knows, and turns on all of them unless they are named.
+#[test]
+fn capabilities_are_named_one_by_one() {
+    let named = |version: &str, enabled: &[Capability], disabled: &[Capability]| {
+        let capabilities =
+            Capabilities { enabled: Some(enabled.to_vec()), disabled: Some(disabled.to_vec()) }.on();
+        let scope = Scope { capabilities, release: crate::world::release(version), ..self_managed() };
+        let document: Value = serde_json::from_str(&config::version::document(&scope)).unwrap();
+        let set = &document["spec"]["capabilities"];
+        assert_eq!(set["baselineCapabilitySet"], "None");
+        serde_json::from_value::<Vec<String>>(set["additionalEnabledCapabilities"].clone()).unwrap()
+    };
+    let usual = [
+        "Build",
+        "CSISnapshot",
+        "CloudControllerManager",
+        "CloudCredential",
+        "Console",
+        "DeploymentConfig",
+        "ImageRegistry",
+        "Ingress",
+        "Insights",
+        "MachineAPI",
+        "NodeTuning",
+        "OperatorLifecycleManager",
+        "OperatorLifecycleManagerV1",
+        "Storage",
+        "marketplace",
+        "openshift-samples",
+    ];
+    assert_eq!(named("4.19.3", &[], &[]), usual, "all but baremetal");
+    assert_eq!(named("5.0.1", &[], &[]), usual);
+    assert_eq!(named("0.0.0-dev", &[], &[]), usual);
+    let without = |off: &str| usual.into_iter().filter(|c| *c != off).collect::<Vec<_>>();
+    assert_eq!(named("4.17.9", &[], &[]), without("OperatorLifecycleManagerV1"));
+    assert_eq!(named("4.19.3", &[], &[Capability::Insights]), without("Insights"));
+    let with = named("4.19.3", &[Capability::Baremetal], &[]);
+    assert_eq!((with.len(), with.contains(&"baremetal".to_owned())), (17, true));
+    // What is optional only in later releases is there in earlier ones all the same.
+    let old = Scope { release: crate::world::release("4.14.1"), ..self_managed() };
+    assert!(old.capable("Ingress") && !named("4.14.1", &[], &[]).contains(&"Ingress".to_owned()));
 }

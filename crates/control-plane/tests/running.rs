@@ -360,6 +360,17 @@ async fn from_an_object_to_a_control_plane_and_through_an_upgrade() {
     let own = json!({"group": "apps", "kind": "Deployment", "name": "cluster-storage-operator"});
     assert!(parts.contains(&own) && parts.iter().any(|p| p["kind"] == "Role"), "{parts:?}");
 
+    // What aggregated APIs are dialled at was not known before there were Services; a watch told.
+    let services = w.api("", "v1", "Service", "services");
+    let mut dialled = Vec::new();
+    for (name, _) in control_plane::publish::AGGREGATED {
+        let service = services.get(name).await.unwrap();
+        dialled.push(format!("ipv4={}", service.data["spec"]["clusterIP"].as_str().unwrap()));
+    }
+    let agent = w.api("apps", "v1", "Deployment", "deployments").get("konnectivity-agent").await.unwrap();
+    let args = &agent.data["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert!(args.as_array().unwrap().contains(&json!(dialled.join("&"))), "{args}");
+
     // Another release: every component is rendered again, in order, and the history says so.
     let change = json!({"spec": {"releaseImage": "quay.example/ocp-release:4.19.4"}});
     w.planes().patch("demo", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();

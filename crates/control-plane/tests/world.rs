@@ -3,7 +3,7 @@
 use control_plane::Materials;
 use control_plane::scope::*;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Every image an asset names has one.
 pub fn release(version: &str) -> Release {
@@ -85,12 +85,18 @@ pub fn self_managed() -> Scope {
             oauth: at("oauth", 443, Publish::Route),
             konnectivity: at("konnectivity", 443, Publish::Route),
             ignition: at("ignition", 443, Publish::Route),
+            aggregated: control_plane::publish::AGGREGATED
+                .iter()
+                .enumerate()
+                .map(|(i, (service, _))| (*service, format!("10.96.0.{}", i + 11).parse().unwrap()))
+                .collect(),
             ..Endpoints::default()
         },
         reach: Reach::Public,
         etcd: Etcd::Managed { size: "8Gi".into(), class: None, restore: None },
         encryption: None,
-        disabled: BTreeSet::new(),
+        capabilities: Capabilities::default().on(),
+        autoscaling: Autoscaling::default(),
         configuration: json!({"ingress": {"domain": "apps.demo.example.com"}}),
         catalogs_here: true,
         pods: Pods::default(),

@@ -1,11 +1,13 @@
 //! The smaller settings of a hosted cluster: names, autoscaler, capabilities, operators, mirrors, monitoring.
 
 use crate::common::{Json, Other, text_enum};
+use crate::openshift::cluster_version::CAPABILITIES;
 use crate::schema::{immutable, once, once_from_empty, rule, rule_at};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use serde_with::skip_serializing_none;
+use std::collections::BTreeSet;
 
 /// A release image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -187,10 +189,14 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether a part is on; all but `baremetal` are unless turned off.
-    pub fn has(&self, capability: Capability) -> bool {
-        let listed = |list: &Option<Vec<Capability>>| list.as_ref().is_some_and(|l| l.contains(&capability));
-        listed(&self.enabled) || (capability != Capability::Baremetal && !listed(&self.disabled))
+    /// What is on: all that there is but `baremetal` and what was turned off, and what was turned on.
+    pub fn on(&self) -> BTreeSet<&'static str> {
+        let mut on: BTreeSet<&str> = CAPABILITIES.into_iter().map(|(name, _)| name).collect();
+        for off in [Capability::Baremetal].iter().chain(self.disabled.iter().flatten()) {
+            on.remove(off.as_str());
+        }
+        on.extend(self.enabled.iter().flatten().map(|c| c.as_str()));
+        on
     }
 }
 

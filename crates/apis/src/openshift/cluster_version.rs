@@ -8,23 +8,41 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// Capabilities that releases know; a cluster has all but those it turns off.
-pub const CAPABILITIES: [&str; 14] = [
-    "Build",
-    "CSISnapshot",
-    "CloudControllerManager",
-    "CloudCredential",
-    "Console",
-    "DeploymentConfig",
-    "ImageRegistry",
-    "Ingress",
-    "Insights",
-    "NodeTuning",
-    "OperatorLifecycleManager",
-    "Storage",
-    "baremetal",
-    "openshift-samples",
+/// Capabilities, and the minor version that is the first to know each: a release takes no others.
+pub const CAPABILITIES: [(&str, u32); 17] = [
+    ("Build", 14),
+    ("CSISnapshot", 12),
+    ("CloudControllerManager", 16),
+    ("CloudCredential", 15),
+    ("Console", 12),
+    ("DeploymentConfig", 14),
+    ("ImageRegistry", 14),
+    ("Ingress", 16),
+    ("Insights", 12),
+    ("MachineAPI", 14),
+    ("NodeTuning", 13),
+    ("OperatorLifecycleManager", 15),
+    ("OperatorLifecycleManagerV1", 18),
+    ("Storage", 12),
+    ("baremetal", 11),
+    ("marketplace", 11),
+    ("openshift-samples", 11),
 ];
+
+/// The minor version of a release, with 5.x counted on from 4.23.
+pub fn minor(version: &str) -> u32 {
+    let mut parts = version.split(['.', '-']).map(|p| p.parse::<u32>().unwrap_or(0));
+    match (parts.next(), parts.next()) {
+        (Some(5), Some(minor)) => 23 + minor,
+        (_, minor) => minor.unwrap_or(0),
+    }
+}
+
+/// Capabilities that a release knows; one without a number (`0.0.0`) is taken to be the newest.
+pub fn known_capabilities(version: &str) -> impl Iterator<Item = &'static str> {
+    let minor = minor(version);
+    CAPABILITIES.into_iter().filter(move |(_, since)| minor == 0 || *since <= minor).map(|(name, _)| name)
+}
 
 /// The release of a cluster. The object is named `version`.
 #[skip_serializing_none]

@@ -4,8 +4,10 @@ use super::{azure, config_map, yaml};
 use crate::inject::provider_class;
 use crate::pod::Pod;
 use crate::scope::{Scope, Who};
-use crate::{Error, tls};
+use crate::{Error, publish, tls};
+use apis::hypershift::settings::{Expander, Scaling};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 /// What operators built on OpenShift's library take: how they serve and how they elect.
 pub fn generic(scope: &Scope, name: &str) -> Result<Value, Error> {
@@ -111,12 +113,66 @@ pub fn shared_classes(scope: &Scope) -> Vec<Value> {
     .collect()
 }
 
-/// The addresses that aggregated APIs are reached at through this agent.
-pub fn adapt_konnectivity_agent(_: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+/// The addresses that aggregated APIs are reached at through this agent; everything else goes to the guest's own agents.
+pub fn adapt_konnectivity_agent(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+    let known = publish::aggregated(scope).filter_map(|(s, _)| scope.endpoints.aggregated.get(s));
+    let identifiers: Vec<String> = known
+        .map(|address| match address {
+            IpAddr::V4(ip) => format!("ipv4={ip}"),
+            IpAddr::V6(ip) => format!("ipv6={ip}"),
+        })
+        .collect();
     if let Some(mut main) = pod.main() {
-        let identifiers = ["openshift-apiserver", "openshift-oauth-apiserver", "packageserver"];
-        let text: Vec<String> = identifiers.iter().map(|s| format!("host={s}")).collect();
-        main.args(["--agent-identifiers".to_owned(), text.join("&")]);
+        main.args(["--agent-identifiers".to_owned(), identifiers.join("&")]);
+    }
+    Ok(())
+}
+
+/// Addresses that are not there yet: without one, calls of its APIs would go to nodes, which cannot reach it.
+pub fn konnectivity_agent_awaits(scope: &Scope) -> Vec<&'static str> {
+    let unknown = publish::aggregated(scope).filter(|(s, _)| !scope.endpoints.aggregated.contains_key(s));
+    unknown.map(|(_, what)| what).collect()
+}
+
+/// What users say of the autoscaler, as its flags; nodes that differ in labels of clouds or pools only are alike.
+pub fn adapt_autoscaler(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
+    let a = &scope.autoscaling;
+    let mut args = Vec::new();
+    let mut flag = |name: &str, value: Option<String>| {
+        args.extend(value.map(|v| format!("--{name}={v}")));
+    };
+    let seconds = |s: Option<i32>| s.map(|s| format!("{s}s"));
+    let ratio = |percent: Option<i32>| percent.map(|p| format!("{}.{:02}", p / 100, p % 100));
+    let number = |n: Option<i32>| n.map(|n| n.to_string());
+    match (a.scaling, &a.scale_down) {
+        (Scaling::UpOnly, _) => flag("scale-down-enabled", Some("false".to_owned())),
+        (Scaling::UpAndDown, None) => {}
+        (Scaling::UpAndDown, Some(down)) => {
+            flag("scale-down-enabled", Some("true".to_owned()));
+            flag("scale-down-delay-after-add", seconds(down.delay_after_add_seconds));
+            flag("scale-down-delay-after-delete", seconds(down.delay_after_delete_seconds));
+            flag("scale-down-delay-after-failure", seconds(down.delay_after_failure_seconds));
+            flag("scale-down-unneeded-time", seconds(down.unneeded_duration_seconds));
+            flag("scale-down-utilization-threshold", ratio(down.utilization_threshold_percent));
+        }
+    }
+    flag("max-nodes-total", number(a.max_nodes_total));
+    flag("max-graceful-termination-sec", number(a.max_pod_grace_period));
+    flag("max-node-provision-time", a.max_node_provision_time.clone().filter(|t| !t.is_empty()));
+    flag("max-free-difference-ratio", ratio(a.max_free_difference_ratio_percent));
+    flag("expendable-pods-priority-cutoff", number(a.pod_priority_threshold));
+    for label in a.balancing_ignored_labels.iter().flatten() {
+        flag("balancing-ignore-label", Some(label.0.clone()));
+    }
+    let chosen = a.expanders.as_deref().filter(|e| !e.is_empty());
+    let words = chosen.unwrap_or(&[Expander::Priority, Expander::LeastWaste]).iter().map(|e| match e {
+        Expander::LeastWaste => "least-waste",
+        Expander::Priority => "priority",
+        Expander::Random => "random",
+    });
+    flag("expander", Some(words.collect::<Vec<_>>().join(",")));
+    if let Some(mut main) = pod.main() {
+        main.args(args);
     }
     Ok(())
 }

@@ -1,22 +1,23 @@
 //! What the cluster-version operator starts from.
 
 use crate::scope::Scope;
-use apis::openshift::cluster_version::CAPABILITIES;
+use apis::openshift::cluster_version::known_capabilities;
 use serde_json::{Value, json};
 
 /// The ClusterVersion object that is created once.
 pub fn document(scope: &Scope) -> String {
-    let mut spec = json!({"clusterID": scope.cluster_id});
-    if !scope.disabled.is_empty() {
-        let enabled: Vec<&str> = CAPABILITIES.into_iter().filter(|c| scope.capable(c)).collect();
-        spec["capabilities"] =
-            json!({"baselineCapabilitySet": "None", "additionalEnabledCapabilities": enabled});
-    }
     let document: Value = json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
-        "spec": spec,
+        "spec": {"clusterID": scope.cluster_id, "capabilities": capabilities(scope)},
     });
     document.to_string()
+}
+
+/// The capabilities of a ClusterVersion: by name, whatever the release would turn on by itself, which is more (`baremetal`).
+pub fn capabilities(scope: &Scope) -> Value {
+    let known = known_capabilities(&scope.release.version);
+    let on: Vec<&str> = known.filter(|c| scope.capable(c)).collect();
+    json!({"baselineCapabilitySet": "None", "additionalEnabledCapabilities": on})
 }
 
 /// Manifests of the payload that this control plane runs itself, or that the config operator keeps, as file name patterns.

@@ -124,10 +124,14 @@ pub fn progress(scope: &Scope, rollout: &dyn Fn(&str) -> Rollout) -> Progress {
         .map(|c| {
             let now = rollouts.get(c.name).cloned().unwrap_or_default();
             // What is not part of this cluster is not waited for.
-            let open: Vec<&'static str> = c.dependencies().filter(|d| wanted(d) && !done(d)).collect();
+            let mut open: Vec<&'static str> = c.dependencies().filter(|d| wanted(d) && !done(d)).collect();
+            let lacks = if wanted(c.name) { (c.awaits)(scope) } else { Vec::new() };
+            open.extend(&lacks);
             let turn = match (wanted(c.name), open.is_empty()) {
                 (false, _) => Turn::Unwanted,
                 (true, true) => Turn::Now,
+                // It is not made of half the facts; what there is of it stays as it is.
+                (true, false) if !lacks.is_empty() => Turn::Waits,
                 // Once applied at this version it stays applied, whatever its dependencies go through later.
                 (true, false) if now.there && now.version == version => Turn::Now,
                 (true, false) => Turn::Waits,

@@ -8,6 +8,7 @@ use crate::certificates::BREAK_GLASS;
 use crate::certificates::plan::{Data, Kept, Kind};
 use crate::config::kube_apiserver::authorities;
 use crate::etcd::recovery::Member;
+use crate::publish::AGGREGATED;
 use crate::scope::{AesKey, Encryption, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -215,7 +216,7 @@ impl Views {
         authorities(&scope.configuration).into_iter().filter_map(read).collect()
     }
 
-    /// Hosts that were given to what is published.
+    /// Hosts that were given to what is published, and addresses of Services inside.
     pub fn given(&self, namespace: &str) -> BTreeMap<&'static str, String> {
         let routes =
             [("oauth", "oauth"), ("konnectivity", "konnectivity-server"), ("ignition", "ignition-server")];
@@ -226,7 +227,11 @@ impl Views {
             .filter_map(|(key, s)| Some((key, self.services.get(namespace, s)?.outside.clone()?)));
         let router = self.services.get(namespace, "private-router").and_then(|s| s.inside.clone());
         let router = router.map(|ip| ("private-router", ip));
-        routes.map(|(key, host)| (key, (*host).clone())).chain(services).chain(router).collect()
+        let aggregated = AGGREGATED.into_iter().filter_map(|(service, _)| {
+            Some((service, self.services.get(namespace, service)?.inside.clone()?))
+        });
+        let routes = routes.map(|(key, host)| (key, (*host).clone()));
+        routes.chain(services).chain(router).chain(aggregated).collect()
     }
 
     /// Whether the management cluster knows an object's kind.

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use crate::facts::Facts;
-use apis::openshift::cluster_version::CAPABILITIES;
+use control_plane::config::version::capabilities;
 use serde_json::{Map, Value, json};
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {
@@ -72,11 +72,7 @@ fn version(f: &Facts, p: &mut Plan) {
     if let Some(upstream) = &f.update_service {
         spec.insert("upstream".into(), json!(upstream));
     }
-    if !f.scope.disabled.is_empty() {
-        let enabled: Vec<&str> = CAPABILITIES.into_iter().filter(|c| f.scope.capable(c)).collect();
-        let set = json!({"baselineCapabilitySet": "None", "additionalEnabledCapabilities": enabled});
-        spec.insert("capabilities".into(), set);
-    }
+    spec.insert("capabilities".into(), capabilities(&f.scope));
     p.keep(object("ClusterVersion", "version", Value::Object(spec)));
 }
 
