@@ -37,15 +37,15 @@ fn balancer(scope: &Scope, mut service: Value, host: &str) -> Value {
     service
 }
 
-/// TLS is passed on by name and ends where it belongs.
-fn route(scope: &Scope, name: &str, host: &str, service: &str, port: u16) -> Value {
+/// TLS is passed on by name and ends where it belongs. It names no port: a router would look for it among those of the
+/// pods, which are not the Service's, and each of these Services has one only.
+fn route(scope: &Scope, name: &str, host: &str, service: &str) -> Value {
     let mut route = json!({
         "apiVersion": "route.openshift.io/v1", "kind": "Route",
         "metadata": {"name": name, "namespace": scope.namespace,
             "labels": {format!("{PREFIX}/hosted-control-plane"): scope.namespace}},
         "spec": {
             "to": {"kind": "Service", "name": service, "weight": 100},
-            "port": {"targetPort": port},
             "tls": {"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
             "wildcardPolicy": "None",
         },
@@ -85,9 +85,9 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
         service(scope, "packageserver", "packageserver", 443, json!(5443)),
     ];
     let e = &scope.endpoints;
-    let published = |all: &mut Vec<Value>, at: &Endpoint, name: &str, to: &str, port: u16| {
+    let published = |all: &mut Vec<Value>, at: &Endpoint, name: &str, to: &str| {
         if at.publish == Publish::Route {
-            all.push(route(scope, name, &at.host, to, port));
+            all.push(route(scope, name, &at.host, to));
         }
     };
     match e.api.publish {
@@ -95,15 +95,13 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
             let own = service(scope, "kube-apiserverlb", "kube-apiserver", BALANCER_PORT, json!("client"));
             all.push(balancer(scope, own, &e.api.host));
         }
-        Publish::Route => {
-            all.push(route(scope, "kube-apiserver", &e.api.host, "kube-apiserver", scope.network.api_port))
-        }
+        Publish::Route => all.push(route(scope, "kube-apiserver", &e.api.host, "kube-apiserver")),
     }
     if scope.reach.private() {
         all.push(service(scope, "kube-apiserver-private", "kube-apiserver", API_PORT, json!("client")));
     }
-    published(&mut all, &e.konnectivity, "konnectivity-server", "konnectivity-server", 8091);
-    published(&mut all, &e.ignition, "ignition-server", "ignition-server-proxy", 443);
+    published(&mut all, &e.konnectivity, "konnectivity-server", "konnectivity-server");
+    published(&mut all, &e.ignition, "ignition-server", "ignition-server-proxy");
     if scope.oauth() {
         all.push(service(scope, "openshift-oauth-apiserver", "openshift-oauth-apiserver", 443, json!(8443)));
         let own = service(scope, "oauth-openshift", "oauth-openshift", 6443, json!(6443));
@@ -118,7 +116,7 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
             }
             Publish::Route => {
                 all.push(own);
-                published(&mut all, &e.oauth, "oauth", "oauth-openshift", 6443);
+                published(&mut all, &e.oauth, "oauth", "oauth-openshift");
             }
         }
     }

@@ -480,3 +480,20 @@ fn a_foreign_etcd_is_spoken_to_as_it_wants() {
         assert!(pod.contains("etcd-client-ca.crt"), "{name}");
     }
 }
+
+/// A router looks for a port that a Route names among those of the pods, and every one of these Services has one only.
+#[test]
+fn routes_name_no_port() {
+    let own = Network { api_port: 8443, ..managed().network };
+    for scope in [self_managed(), managed(), Scope { network: own, ..managed() }] {
+        let rendered = render(&scope, &Names).unwrap();
+        let published = control_plane::publish::objects(&scope);
+        let all = || rendered.iter().flat_map(|r| &r.objects).chain(&published);
+        for route in all().filter(|o| o["kind"] == "Route") {
+            assert_eq!(route["spec"]["port"], Value::Null, "{}", route["metadata"]["name"]);
+            let to = &route["spec"]["to"]["name"];
+            let service = all().find(|o| o["kind"] == "Service" && o["metadata"]["name"] == *to).unwrap();
+            assert_eq!(service["spec"]["ports"].as_array().unwrap().len(), 1, "{to}");
+        }
+    }
+}
