@@ -60,6 +60,17 @@ fn route(scope: &Scope, name: &str, host: &str, service: &str) -> Value {
     route
 }
 
+/// The name that the guest fetches metrics of its control plane by, where it may. Nobody chooses it: it stands beside the
+/// one of the ignition server.
+pub fn metrics(scope: &Scope) -> Option<String> {
+    scope.forwarded?;
+    if scope.reach.private() {
+        return Some(format!("metrics-proxy.apps.{}.hypershift.local", scope.name));
+    }
+    let beside = scope.endpoints.ignition.host.split_once('.');
+    Some(beside.map(|(_, domain)| format!("metrics-proxy-{}.{domain}", scope.name)).unwrap_or_default())
+}
+
 /// What is published and has no address yet, and who is to be given one. Certificates and configuration name them, so
 /// nothing is begun without: pods would be replaced as each comes along.
 pub fn nowhere(scope: &Scope) -> Vec<(&'static str, &'static str)> {
@@ -78,8 +89,11 @@ pub fn nowhere(scope: &Scope) -> Vec<(&'static str, &'static str)> {
 
 /// Everything a control plane is reached by.
 pub fn objects(scope: &Scope) -> Vec<Value> {
+    let mut api = service(scope, "kube-apiserver", "kube-apiserver", API_PORT, json!("client"));
+    // Of all Services before these pods it is the one that is scraped: monitors know it by the name of its port.
+    api["spec"]["ports"][0]["name"] = json!("client");
     let mut all = vec![
-        service(scope, "kube-apiserver", "kube-apiserver", API_PORT, json!("client")),
+        api,
         service(scope, "konnectivity-server", "kube-apiserver", 8091, json!(8091)),
         service(scope, "openshift-apiserver", "openshift-apiserver", 443, json!(8443)),
         service(scope, "packageserver", "packageserver", 443, json!(5443)),
@@ -102,6 +116,7 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
     }
     published(&mut all, &e.konnectivity, "konnectivity-server", "konnectivity-server");
     published(&mut all, &e.ignition, "ignition-server", "ignition-server-proxy");
+    all.extend(metrics(scope).map(|host| route(scope, "metrics-proxy", &host, "metrics-proxy")));
     if scope.oauth() {
         all.push(service(scope, "openshift-oauth-apiserver", "openshift-oauth-apiserver", 443, json!(8443)));
         let own = service(scope, "oauth-openshift", "oauth-openshift", 6443, json!(6443));

@@ -106,7 +106,7 @@ pub fn self_managed() -> Scope {
         },
         metrics: MetricsSet::Telemetry,
         authorities: Default::default(),
-        metrics_forwarding: false,
+        forwarded: None,
         fips: false,
         trust_bundle: None,
         openid: BTreeMap::new(),
@@ -155,7 +155,7 @@ pub fn managed() -> Scope {
             backup: None,
             private: false,
         }),
-        metrics_forwarding: true,
+        forwarded: Some(MetricsSet::All),
         ..self_managed()
     }
 }
