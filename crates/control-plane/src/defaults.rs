@@ -165,7 +165,8 @@ fn secure(scope: &Scope, component: &Component, pod: &mut Pod<'_>) {
         }
     }
     let spec = pod.spec();
-    spec.insert("automountServiceAccountToken".into(), json!(component.management));
+    // Who does not talk to the management cluster has no token for it, but where its manifest says so.
+    spec.entry("automountServiceAccountToken").or_insert(json!(component.management));
     spec.insert("imagePullSecrets".into(), json!([{"name": "pull-secret"}]));
     let mut context = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
     if let Some(uid) = scope.management.uid.filter(|_| !scope.management.openshift) {

@@ -13,7 +13,7 @@ use apis::hypershift::etcd::Etcd as EtcdSpec;
 use apis::hypershift::identity::ManagedIdentity;
 use apis::hypershift::platform::{AzurePlatform, PrivateType, Topology};
 use apis::hypershift::services::{PublishedService, PublishingType, ServiceType};
-use apis::hypershift::settings::{AvailabilityPolicy, CatalogPlacement};
+use apis::hypershift::settings::{AvailabilityPolicy, CatalogPlacement, ForwardingMode};
 use arm::ResourceId;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -108,7 +108,9 @@ pub fn read(hcp: &HostedControlPlane, around: &Around) -> Result<Scope, Unusable
         metrics: metrics.unwrap_or(around.management.settings.metrics),
         management: around.management.clone(),
         authorities: BTreeMap::new(),
-        metrics_forwarding: forwarding.is_some_and(|f| text(&json!(f.mode)) == "Forward"),
+        forwarded: forwarding
+            .filter(|f| f.mode == ForwardingMode::Forward)
+            .map(|f| f.metrics_set.or(metrics).unwrap_or(around.management.settings.metrics)),
         fips: shared.fips.unwrap_or(false),
         trust_bundle: shared.additional_trust_bundle.as_ref().map(|_| "user-ca-bundle".to_owned()),
         openid: BTreeMap::new(),

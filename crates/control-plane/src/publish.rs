@@ -50,15 +50,15 @@ fn balancer(scope: &Scope, mut service: Value, host: &str) -> Value {
     service
 }
 
-/// TLS is passed on by name and ends where it belongs.
-fn route(scope: &Scope, name: &str, host: &str, service: &str, port: u16) -> Value {
+/// TLS is passed on by name and ends where it belongs. It names no port: a router would look for it among those of the
+/// pods, which are not the Service's, and each of these Services has one only.
+fn route(scope: &Scope, name: &str, host: &str, service: &str) -> Value {
     let mut route = json!({
         "apiVersion": "route.openshift.io/v1", "kind": "Route",
         "metadata": {"name": name, "namespace": scope.namespace,
             "labels": {format!("{PREFIX}/hosted-control-plane"): scope.namespace}},
         "spec": {
             "to": {"kind": "Service", "name": service, "weight": 100},
-            "port": {"targetPort": port},
             "tls": {"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"},
             "wildcardPolicy": "None",
         },
@@ -71,6 +71,17 @@ fn route(scope: &Scope, name: &str, host: &str, service: &str, port: u16) -> Val
         route["metadata"]["labels"][ROUTE_VISIBILITY] = json!("private");
     }
     route
+}
+
+/// The name that the guest fetches metrics of its control plane by, where it may. Nobody chooses it: it stands beside the
+/// one of the ignition server.
+pub fn metrics(scope: &Scope) -> Option<String> {
+    scope.forwarded?;
+    if scope.reach.private() {
+        return Some(format!("metrics-proxy.apps.{}.hypershift.local", scope.name));
+    }
+    let beside = scope.endpoints.ignition.host.split_once('.');
+    Some(beside.map(|(_, domain)| format!("metrics-proxy-{}.{domain}", scope.name)).unwrap_or_default())
 }
 
 /// What is published and has no address yet, and who is to be given one. Certificates and configuration name them, so
@@ -91,16 +102,19 @@ pub fn nowhere(scope: &Scope) -> Vec<(&'static str, &'static str)> {
 
 /// Everything a control plane is reached by.
 pub fn objects(scope: &Scope) -> Vec<Value> {
+    let mut api = service(scope, "kube-apiserver", "kube-apiserver", API_PORT, json!("client"));
+    // Of all Services before these pods it is the one that is scraped: monitors know it by the name of its port.
+    api["spec"]["ports"][0]["name"] = json!("client");
     let mut all = vec![
-        service(scope, "kube-apiserver", "kube-apiserver", API_PORT, json!("client")),
+        api,
         service(scope, "konnectivity-server", "kube-apiserver", 8091, json!(8091)),
         service(scope, "openshift-apiserver", "openshift-apiserver", 443, json!(8443)),
         service(scope, "packageserver", "packageserver", 443, json!(5443)),
     ];
     let e = &scope.endpoints;
-    let published = |all: &mut Vec<Value>, at: &Endpoint, name: &str, to: &str, port: u16| {
+    let published = |all: &mut Vec<Value>, at: &Endpoint, name: &str, to: &str| {
         if at.publish == Publish::Route {
-            all.push(route(scope, name, &at.host, to, port));
+            all.push(route(scope, name, &at.host, to));
         }
     };
     match e.api.publish {
@@ -108,15 +122,14 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
             let own = service(scope, "kube-apiserverlb", "kube-apiserver", BALANCER_PORT, json!("client"));
             all.push(balancer(scope, own, &e.api.host));
         }
-        Publish::Route => {
-            all.push(route(scope, "kube-apiserver", &e.api.host, "kube-apiserver", scope.network.api_port))
-        }
+        Publish::Route => all.push(route(scope, "kube-apiserver", &e.api.host, "kube-apiserver")),
     }
     if scope.reach.private() {
         all.push(service(scope, "kube-apiserver-private", "kube-apiserver", API_PORT, json!("client")));
     }
-    published(&mut all, &e.konnectivity, "konnectivity-server", "konnectivity-server", 8091);
-    published(&mut all, &e.ignition, "ignition-server", "ignition-server-proxy", 443);
+    published(&mut all, &e.konnectivity, "konnectivity-server", "konnectivity-server");
+    published(&mut all, &e.ignition, "ignition-server", "ignition-server-proxy");
+    all.extend(metrics(scope).map(|host| route(scope, "metrics-proxy", &host, "metrics-proxy")));
     if scope.oauth() {
         all.push(service(scope, "openshift-oauth-apiserver", "openshift-oauth-apiserver", 443, json!(8443)));
         let own = service(scope, "oauth-openshift", "oauth-openshift", 6443, json!(6443));
@@ -131,7 +144,7 @@ pub fn objects(scope: &Scope) -> Vec<Value> {
             }
             Publish::Route => {
                 all.push(own);
-                published(&mut all, &e.oauth, "oauth", "oauth-openshift", 6443);
+                published(&mut all, &e.oauth, "oauth", "oauth-openshift");
             }
         }
     }

@@ -63,6 +63,10 @@ pub fn one(scope: &Scope, component: &Component, materials: &dyn Materials) -> R
 fn belong(scope: &Scope, component: &Component, object: &mut Value) {
     object["metadata"]["namespace"] = json!(scope.namespace);
     object["metadata"]["labels"]["hypershift.openshift.io/control-plane-component"] = json!(component.name);
+    // Monitors find Services by whose pods are behind them.
+    if object["kind"] == "Service" && object["spec"]["selector"]["app"].is_string() {
+        object["metadata"]["labels"]["app"] = object["spec"]["selector"]["app"].clone();
+    }
     for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
         subject["namespace"] = json!(scope.namespace);
     }
@@ -73,9 +77,9 @@ fn missing(component: &Component, what: &str) -> Error {
 }
 
 /// A component's manifests as documents.
-struct Assets {
-    objects: Vec<Value>,
-    workload: Value,
+pub(crate) struct Assets {
+    pub objects: Vec<Value>,
+    pub workload: Value,
 }
 
 impl Assets {
@@ -91,7 +95,7 @@ impl Assets {
 
 /// Assets are part of the program: they are parsed once in its life. Components beyond the table (those that the
 /// HostedCluster's operator writes) are rendered too.
-fn assets(component: &Component) -> Result<Arc<Assets>, Error> {
+pub(crate) fn assets(component: &Component) -> Result<Arc<Assets>, Error> {
     type Parsed = BTreeMap<(&'static str, usize), Result<Arc<Assets>, Error>>;
     static PARSED: RwLock<Parsed> = RwLock::new(BTreeMap::new());
     // Two that stand in each other's place have one name and other manifests, which are told apart by where they lie.

@@ -53,8 +53,8 @@ pub struct Scope {
     pub management: Management,
     /// How much of it the management cluster's monitoring scrapes.
     pub metrics: MetricsSet,
-    /// Metrics are forwarded out of the guest.
-    pub metrics_forwarding: bool,
+    /// How much of it the guest's monitoring sees, if any.
+    pub forwarded: Option<MetricsSet>,
     pub fips: bool,
     /// Names of Secrets or ConfigMaps a user gave us.
     pub trust_bundle: Option<String>,

@@ -5,8 +5,8 @@
 
 use crate::component::{Component, Credential, Prober, Replicas, Tier, Tls, Tunnel, Vars};
 use crate::config::{
-    azure, catalogs, controllers, etcd, kube_apiserver, oauth, openshift_apiserver, operators, providers,
-    router,
+    azure, catalogs, controllers, etcd, forwarding, kube_apiserver, oauth, openshift_apiserver, operators,
+    providers, router,
 };
 use crate::inject::ADMIN;
 use crate::scope::{Etcd, Scope, Who};
@@ -526,7 +526,7 @@ static TABLE: [Component; 38] = [
         name: "endpoint-resolver",
         workload: asset!("endpoint-resolver"),
         objects: objects!("endpoint-resolver"),
-        when: |s| s.metrics_forwarding,
+        when: |s| s.forwarded.is_some(),
         replicas: Replicas::Two,
         management: true,
         ..PLAIN
@@ -535,11 +535,12 @@ static TABLE: [Component; 38] = [
         name: "metrics-proxy",
         workload: asset!("metrics-proxy"),
         objects: objects!("metrics-proxy"),
-        when: |s| s.metrics_forwarding,
+        when: |s| s.forwarded.is_some(),
         after: &["endpoint-resolver"],
         replicas: Replicas::Two,
         serves_requests: true,
-        config: operators::metrics,
+        config: forwarding::config,
+        adapt: forwarding::adapt,
         ..PLAIN
     },
 ];

@@ -1,7 +1,7 @@
 //! Everything a pod mounts is made by somebody; everything that is made says what it should.
 
 use crate::world::{Names, managed, self_managed};
-use control_plane::certificates::{AUTHORITIES, BUNDLES, generated, kubeconfigs, leaves};
+use control_plane::certificates::{BUNDLES, authorities, generated, kubeconfigs, leaves};
 use control_plane::{Scope, render};
 use pki::{Authority, KeyKind, Verdict};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ fn whatever_is_mounted_is_made() {
             })
             .collect();
         let mut add = |kind: &str, name: &str| _ = there.insert((kind.to_owned(), name.to_owned()));
-        AUTHORITIES.iter().for_each(|c| add("Secret", c.secret));
+        authorities(&scope).for_each(|c| add("Secret", c.secret));
         leaves(&scope).iter().for_each(|l| add("Secret", &l.secret));
         kubeconfigs(&scope).iter().for_each(|k| add("Secret", &k.secret));
         generated(&scope).iter().for_each(|g| add("Secret", g.0));
@@ -81,8 +81,7 @@ fn every_certificate_can_be_issued_and_is_then_kept() {
     let now = "2026-11-16T06:00:00Z".parse().unwrap();
     let life = jiff::SignedDuration::from_hours(24 * 3650);
     let scope = managed();
-    let made: Vec<(&str, Authority)> = AUTHORITIES
-        .iter()
+    let made: Vec<(&str, Authority)> = authorities(&scope)
         .map(|c| {
             (c.secret, Authority::generate(c.common_name, "openshift", KeyKind::P256, now, life).unwrap())
         })

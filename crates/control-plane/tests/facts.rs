@@ -261,3 +261,14 @@ fn a_name_of_the_users_own_is_read() {
     let none = scope(|o| o["spec"]["kubeAPIServerDNSName"] = json!("")).unwrap();
     assert_eq!(none.endpoints.custom_api, None);
 }
+
+/// The guest sees as much as it asks for, or as much as the management cluster does.
+#[test]
+fn metrics_are_forwarded_where_the_cluster_says_so() {
+    let of = |monitoring: Value| scope(|o| o["spec"]["monitoring"] = monitoring).unwrap().forwarded;
+    let forward = |more: Value| json!({"metricsSet": "SRE", "metricsForwarding": more});
+    assert_eq!(scope(|_| {}).unwrap().forwarded, None);
+    assert_eq!(of(forward(json!({"mode": "None"}))), None);
+    assert_eq!(of(forward(json!({"mode": "Forward"}))), Some(MetricsSet::Sre));
+    assert_eq!(of(forward(json!({"mode": "Forward", "metricsSet": "All"}))), Some(MetricsSet::All));
+}

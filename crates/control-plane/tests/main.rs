@@ -8,6 +8,7 @@ mod golden;
 mod issuing;
 mod keys;
 mod links;
+mod monitors;
 mod rules;
 mod running;
 mod scripts;

@@ -43,7 +43,9 @@ fn every_pod_is_hardened_and_placed() {
                 if w["kind"] == "CronJob" { "/spec/jobTemplate/spec/template" } else { "/spec/template" };
             let pod = w.pointer(at).unwrap();
             let component = table::find(r.name).unwrap();
-            assert_eq!(pod["spec"]["automountServiceAccountToken"], component.management, "{}", r.name);
+            // The package server's image expects a token, though not what it is for.
+            let token = component.management || r.name == "packageserver";
+            assert_eq!(pod["spec"]["automountServiceAccountToken"], token, "{}", r.name);
             assert!(pod["spec"]["priorityClassName"].as_str().unwrap().starts_with("hypershift-"));
             assert!(
                 pod["metadata"]["annotations"]["component.hypershift.openshift.io/config-hash"].is_string()
@@ -659,4 +661,32 @@ fn capabilities_are_named_one_by_one() {
     // What is optional only in later releases is there in earlier ones all the same.
     let old = Scope { release: crate::world::release("4.14.1"), ..self_managed() };
     assert!(old.capable("Ingress") && !named("4.14.1", &[], &[]).contains(&"Ingress".to_owned()));
+}
+
+/// A router looks for a port that a Route names among those of the pods, and every one of these Services has one only.
+#[test]
+fn routes_name_no_port() {
+    let own = Network { api_port: 8443, ..managed().network };
+    for scope in [self_managed(), managed(), Scope { network: own, ..managed() }] {
+        let rendered = render(&scope, &Names).unwrap();
+        let published = control_plane::publish::objects(&scope);
+        let all = || rendered.iter().flat_map(|r| &r.objects).chain(&published);
+        for route in all().filter(|o| o["kind"] == "Route") {
+            assert_eq!(route["spec"]["port"], Value::Null, "{}", route["metadata"]["name"]);
+            let to = &route["spec"]["to"]["name"];
+            let service = all().find(|o| o["kind"] == "Service" && o["metadata"]["name"] == *to).unwrap();
+            assert_eq!(service["spec"]["ports"].as_array().unwrap().len(), 1, "{to}");
+        }
+    }
+}
+
+/// Its library looks for a pair of its own names, and would make one where nothing can be written.
+#[test]
+fn the_package_server_finds_its_certificate() {
+    let r = render(&self_managed(), &Names).unwrap();
+    let pod = &workload(&r, "packageserver")["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    let pair = volumes.iter().find(|v| v["name"] == "apiservice-cert").unwrap();
+    let paths: Vec<&Value> = pair["secret"]["items"].as_array().unwrap().iter().map(|i| &i["path"]).collect();
+    assert_eq!(paths, ["apiserver.crt", "apiserver.key"]);
 }

@@ -112,7 +112,7 @@ pub fn self_managed() -> Scope {
         },
         metrics: MetricsSet::Telemetry,
         authorities: Default::default(),
-        metrics_forwarding: false,
+        forwarded: None,
         fips: false,
         trust_bundle: None,
         openid: BTreeMap::new(),
@@ -161,7 +161,7 @@ pub fn managed() -> Scope {
             backup: None,
             private: false,
         }),
-        metrics_forwarding: true,
+        forwarded: Some(MetricsSet::All),
         ..self_managed()
     }
 }

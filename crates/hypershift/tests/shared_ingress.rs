@@ -31,7 +31,7 @@ fn published(kind: &str) -> Value {
             json!({"metadata": meta, "spec": {"ports": [{"port": 6443}], "selector": {"app": "kube-apiserver"}}})
         }
         _ => json!({"metadata": meta, "spec": {"host": "api-demo.hc.example.com",
-            "to": {"kind": "Service", "name": "kube-apiserver"}, "port": {"targetPort": 6443}, "tls": {"termination": "passthrough"}}}),
+            "to": {"kind": "Service", "name": "kube-apiserver"}, "tls": {"termination": "passthrough"}}}),
     }
 }
 

@@ -8,7 +8,6 @@ use crate::health::Dial;
 use ek_engine::ClusterId;
 use ek_guest::{Router, RouterError};
 use ek_node::Nodes;
-use ek_server::ServiceResolver;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -17,7 +16,7 @@ use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt, watcher};
 use parking_lot::{Mutex, RwLock};
 use reconcile::{Kind, Runtime, View, Watch};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -30,7 +29,8 @@ struct Published {
     host: String,
     namespace: String,
     service: String,
-    port: u16,
+    /// What it says of its port, if it does.
+    port: Value,
 }
 
 fn published(o: &DynamicObject) -> Option<Published> {
@@ -39,7 +39,7 @@ fn published(o: &DynamicObject) -> Option<Published> {
         host: spec["host"].as_str()?.to_ascii_lowercase(),
         namespace: o.metadata.namespace.clone()?,
         service: spec["to"]["name"].as_str()?.to_owned(),
-        port: spec["port"]["targetPort"].as_u64().and_then(|p| u16::try_from(p).ok())?,
+        port: spec["port"]["targetPort"].clone(),
     })
 }
 
@@ -57,7 +57,7 @@ struct Inner {
 fn find(routes: &View<Published>, nodes: &Nodes, host: &str) -> Option<SocketAddr> {
     let host = host.to_ascii_lowercase();
     let there = routes.all().into_iter().find(|p| p.host == host)?;
-    nodes.resolve(&ClusterId::new(cluster::NAME), &there.namespace, &there.service, there.port)
+    nodes.routed(&ClusterId::new(cluster::NAME), &there.namespace, &there.service, &there.port)
 }
 
 impl Ingress {

@@ -1,6 +1,6 @@
 //! Certificates and the Secrets they lie in.
 
-use super::IGNITION;
+use super::{FORWARDING, IGNITION};
 use crate::scope::{Etcd, Scope};
 use pki::Leaf;
 use std::net::IpAddr;
@@ -207,9 +207,13 @@ pub fn leaves(scope: &Scope) -> Vec<Entry> {
     if matches!(scope.etcd, Etcd::Managed { .. }) {
         all.extend(etcd(scope));
     }
-    if scope.metrics_forwarding {
-        all.push(serves(scope, "endpoint-resolver-serving-cert", "endpoint-resolver"));
-        all.push(serves(scope, "metrics-proxy-serving-cert", "metrics-proxy"));
+    if let Some(host) = crate::publish::metrics(scope) {
+        let [resolver, proxy] = FORWARDING;
+        let serving = serves(scope, "endpoint-resolver-serving-cert", "endpoint-resolver");
+        all.push(Entry { authority: resolver.secret, ..serving });
+        let mut serving = serves(scope, "metrics-proxy-serving-cert", "metrics-proxy");
+        serving.leaf.dns.extend(Some(host).filter(|h| !h.is_empty()));
+        all.push(Entry { authority: proxy.secret, ..serving });
     }
     all
 }

@@ -42,6 +42,16 @@ pub const AUTHORITIES: [Ca; 12] = [
     ca(IGNITION, "ignition-root-ca"),
 ];
 
+/// Authorities of who hands out metrics to the guest, where they do. Their `tls.crt` is what is to be trusted.
+pub const FORWARDING: [Ca; 2] =
+    [ca("endpoint-resolver-ca", "endpoint-resolver-ca"), ca("metrics-proxy-ca-cert", "metrics-proxy-ca")];
+
+/// The authorities of one control plane.
+pub fn authorities(scope: &Scope) -> impl Iterator<Item = Ca> {
+    let forwarding = FORWARDING.into_iter().filter(|_| scope.forwarded.is_some());
+    AUTHORITIES.into_iter().chain(forwarding)
+}
+
 /// What is trusted together: a ConfigMap with `ca.crt`, made of authorities (each with its successor and predecessor).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trust {

@@ -4,7 +4,7 @@
 //! is written says why. Where an authority's rotation stands is in its Secret (`next.*`, `previous.crt`), so a pass that is
 //! cut short is simply made again.
 
-use super::{AUTHORITIES, BUNDLES, Ca, Entry, IGNITION, Kubeconfig, kubeconfigs, leaves};
+use super::{BUNDLES, Ca, Entry, FORWARDING, IGNITION, Kubeconfig, kubeconfigs, leaves};
 use crate::scope::{Lives, Scope};
 use jiff::{SignedDuration, Timestamp};
 use pki::rotation::{self, Known, Phase, Step, Stored};
@@ -66,7 +66,7 @@ pub fn plan(
     let mut plan =
         Plan { frozen: scope.annotation("disable-pki-reconciliation").is_some(), ..Plan::default() };
     let mut authorities: BTreeMap<&'static str, Stored> = BTreeMap::new();
-    for ca in AUTHORITIES {
+    for ca in super::authorities(scope) {
         let stored = authority(&mut plan, ca, kept, &rotations(ca.secret), now)?;
         authorities.insert(ca.secret, stored);
     }
@@ -205,7 +205,8 @@ fn read_authority(data: &Data) -> Result<Stored, Error> {
 /// All keys of an authority's Secret; those of a rotation are empty when there is none, so that they are taken away.
 fn authority_data(ca: Ca, stored: &Stored) -> Data {
     let pair = stored.current.pair();
-    let trusted = if ca.secret == IGNITION { stored.trusted().pem() } else { pair.cert.clone() };
+    let shown = ca.secret == IGNITION || FORWARDING.contains(&ca);
+    let trusted = if shown { stored.trusted().pem() } else { pair.cert.clone() };
     let next = stored.next.as_ref().map(|n| n.pair());
     let fields: [(&str, &str); 8] = [
         ("ca.crt", &pair.cert),

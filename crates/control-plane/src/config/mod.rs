@@ -7,6 +7,7 @@ pub mod controllers;
 pub mod encryption;
 pub mod etcd;
 pub mod features;
+pub mod forwarding;
 pub mod kube_apiserver;
 pub mod oauth;
 pub mod openshift_apiserver;

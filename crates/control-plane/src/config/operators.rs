@@ -83,15 +83,6 @@ pub fn collect_at(namespace: &str) -> String {
     format!("{} {} * * *", sum % 60, (sum / 60) % 24)
 }
 
-pub fn metrics(_: &Scope) -> Result<Vec<Value>, Error> {
-    let component = |name: &str, port: u16| json!({"name": name, "port": port, "path": "/metrics"});
-    let document = json!({"components": [
-        component("kube-apiserver", 6443), component("etcd", 2381), component("kube-controller-manager", 10257),
-        component("kube-scheduler", 10259), component("openshift-apiserver", 8443),
-        component("cluster-version-operator", 8443)]});
-    Ok(vec![config_map("metrics-proxy-config", "config.yaml", yaml(&document))])
-}
-
 /// The config operator acts for the cluster as it is, not for the process it was started by.
 pub fn adapt_config(scope: &Scope, pod: &mut Pod<'_>) -> Result<(), Error> {
     if scope.identity.managed()

@@ -25,6 +25,7 @@ pub fn backends(scope: &Scope) -> Vec<(String, &'static str, u16)> {
     if scope.oauth() {
         add(&e.oauth.host, "oauth-openshift", 6443);
     }
+    add(&crate::publish::metrics(scope).unwrap_or_default(), "metrics-proxy", 443);
     list
 }
 

@@ -8,8 +8,8 @@ use super::objects::{self, secret_of};
 use super::progress::Turn;
 use super::views::{self, Material, Namespace, Reading};
 use super::{Found, Held, KINDS, Operator, Pass};
-use crate::certificates::AUTHORITIES;
 use crate::certificates::plan::{self, Kind, Write};
+use crate::certificates::{AUTHORITIES, FORWARDING};
 use crate::config::catalogs;
 use crate::{Error as RenderError, publish, render, table};
 use apis::hypershift::component::ComponentResource;
@@ -125,7 +125,8 @@ impl Operator {
         let converged = pass.progress.iter().all(|(name, _, _)| self.in_use(pass, memo, &kept, name));
         found.api_converged = self.in_use(pass, memo, &kept, "kube-apiserver");
         let rotations = |ca: &str| self.views.rotation(pass.seen, ca, converged, self.around.propagation());
-        let known = super::memo::sum(&format!("{:?}", AUTHORITIES.map(|ca| rotations(ca.secret))));
+        let all = (AUTHORITIES.map(|ca| rotations(ca.secret)), FORWARDING.map(|ca| rotations(ca.secret)));
+        let known = super::memo::sum(&format!("{all:?}"));
         if let Some(i) = &memo.issued
             && (i.facts, i.known) == (pass.sum, known)
             && i.until.is_none_or(|t| pass.now < t)

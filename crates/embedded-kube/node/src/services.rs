@@ -18,6 +18,22 @@ impl ServiceResolver for Nodes {
     }
 }
 
+impl Nodes {
+    /// Where a Route to a Service leads that says this of its port: the name of one of the Service's, or what pods listen
+    /// on, or nothing at all, which is all of them.
+    pub fn routed(&self, cluster: &ClusterId, ns: &str, name: &str, port: &Value) -> Option<SocketAddr> {
+        let access = self.0.host.access(cluster, "kube-proxy")?;
+        let service = shared(&access.entry(&tables::SERVICES, ns, name)?)?;
+        let ports = service["spec"]["ports"].as_array()?.iter();
+        let numbers = ports.filter(|p| port.is_null() || port.is_number() || p["name"] == *port);
+        let numbers = numbers.filter_map(|p| u16::try_from(p["port"].as_u64()?).ok());
+        let mut found = numbers.filter_map(|n| Found::find(&access, ns, name, n));
+        let listens = |f: &Found| f.targets.iter().all(|(_, pod)| port.as_u64() == Some(u64::from(*pod)));
+        let found = found.find(|f| !f.targets.is_empty() && (!port.is_number() || listens(f)))?;
+        self.0.in_turn(&found.open(&self.0, cluster))
+    }
+}
+
 /// The loopback address of one ready endpoint; they take turns.
 pub(crate) fn resolve(
     inner: &Arc<Inner>,

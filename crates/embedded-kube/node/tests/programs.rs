@@ -46,7 +46,7 @@ async fn an_http_server_behind_a_service() {
     kit.create(
         "services",
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}}),
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "web", "port": 80, "targetPort": "http"}]}}),
     )
     .await;
     let id = ek_engine::ClusterId::new("main");
@@ -63,6 +63,16 @@ async fn an_http_server_behind_a_service() {
     assert!(pod["metadata"]["annotations"].is_null(), "nothing of it is simulated");
     let address = kit.nodes.resolve(&id, "default", "web", 80).unwrap();
     assert!(address.ip().is_loopback());
+    // A Route may say nothing, the name of the Service's port, or what pods listen on; not the Service's number.
+    for (port, to) in [
+        (json!(null), Some(address)),
+        (json!("web"), Some(address)),
+        (json!(8080), Some(address)),
+        (json!(80), None),
+        (json!("http"), None),
+    ] {
+        assert_eq!(kit.nodes.routed(&id, "default", "web", &port), to, "{port}");
+    }
     let text = get(address, "/x").await;
     assert!(text.contains("pod: default/web") && text.contains("GET /x"), "{text}");
     assert_eq!(kit.nodes.resolve_pod("main", "default", "web", 8080), Some(address));

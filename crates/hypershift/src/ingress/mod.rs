@@ -61,7 +61,6 @@ pub struct Published {
     pub route: String,
     pub host: String,
     pub service: String,
-    pub port: u16,
 }
 
 /// A Service of a control plane.
@@ -70,7 +69,7 @@ pub struct Target {
     pub plane: String,
     pub service: String,
     pub address: IpAddr,
-    /// Its first port.
+    /// Its first port. A port that a Route names would be one of the pods', and it is the Service that is dialled.
     pub port: u16,
 }
 
@@ -144,7 +143,6 @@ impl Published {
             route: o.metadata.name.clone()?,
             host: spec["host"].as_str()?.to_ascii_lowercase(),
             service: spec["to"]["name"].as_str()?.to_owned(),
-            port: spec["port"]["targetPort"].as_u64().and_then(|p| u16::try_from(p).ok())?,
         };
         (host(&found.host) && word(&found.route) && word(&found.service)).then_some(found)
     }
@@ -218,7 +216,7 @@ impl Ways {
                     ways.names.push(Way {
                         name: format!("{}_name_{}", front.plane, p.route),
                         by: p.host.clone(),
-                        to: (target.address, p.port),
+                        to: (target.address, target.port),
                         allowed: if p.service == API { front.allowed.clone() } else { Vec::new() },
                     });
                 }

@@ -14,8 +14,8 @@ fn front(plane: &str, made: i64, id: &str, allowed: &[String]) -> Front {
     }
 }
 
-fn route(plane: &str, route: &str, host: &str, service: &str, port: u16) -> Published {
-    Published { plane: plane.into(), route: route.into(), host: host.into(), service: service.into(), port }
+fn route(plane: &str, route: &str, host: &str, service: &str) -> Published {
+    Published { plane: plane.into(), route: route.into(), host: host.into(), service: service.into() }
 }
 
 fn service(plane: &str, service: &str, address: &str, port: u16) -> Target {
@@ -33,13 +33,13 @@ fn sample() -> Ways {
     a.name = Some("api.a.corp.example.com".into());
     let b = front("clusters-b", 2, "8c5a6f1e-0b7d-4a37-9a57-3f7a1c2b4d5e", &[]);
     let routes = [
-        route("clusters-a", "oauth", "oauth.a.example.com", "oauth-openshift", 6443),
-        route("clusters-a", "kube-apiserver", "api.a.example.com", "kube-apiserver", 6443),
-        route("clusters-a", "ignition-server", "ignition.a.example.com", "ignition-server-proxy", 443),
-        route("clusters-a", "konnectivity-server", "konnectivity.a.example.com", "konnectivity-server", 8091),
+        route("clusters-a", "oauth", "oauth.a.example.com", "oauth-openshift"),
+        route("clusters-a", "kube-apiserver", "api.a.example.com", "kube-apiserver"),
+        route("clusters-a", "ignition-server", "ignition.a.example.com", "ignition-server-proxy"),
+        route("clusters-a", "konnectivity-server", "konnectivity.a.example.com", "konnectivity-server"),
         // Claimed by somebody who came later.
-        route("clusters-b", "kube-apiserver", "api.a.example.com", "kube-apiserver", 6443),
-        route("clusters-b", "oauth", "oauth.b.example.com", "oauth-openshift", 6443),
+        route("clusters-b", "kube-apiserver", "api.a.example.com", "kube-apiserver"),
+        route("clusters-b", "oauth", "oauth.b.example.com", "oauth-openshift"),
     ];
     let targets = [
         service("clusters-a", "kube-apiserver", "10.96.0.10", 6443),
@@ -57,6 +57,24 @@ fn the_objects_of_two_clusters() {
     let text: String =
         objects.iter().map(|o| format!("---\n{}", serde_saphyr::to_string(o).unwrap())).collect();
     testkit::golden::assert_text(env!("CARGO_MANIFEST_DIR"), "shared-ingress.yaml", &text);
+}
+
+/// Pods listen where a cluster wants its API; the Service does not, and it is the Service that the router dials.
+#[test]
+fn the_port_is_that_of_the_service_whatever_a_route_says() {
+    for port in [json!(null), json!({"targetPort": 8443})] {
+        let mut o = json!({"apiVersion": "route.openshift.io/v1", "kind": "Route",
+            "metadata": {"name": "kube-apiserver", "namespace": "clusters-a"},
+            "spec": {"host": "api.a.example.com", "to": {"name": "kube-apiserver"}}});
+        if !port.is_null() {
+            o["spec"]["port"] = port;
+        }
+        let route = Published::of(&serde_json::from_value(o).unwrap()).unwrap();
+        let to = service("clusters-a", "kube-apiserver", "10.96.0.10", 6443);
+        let ways = Ways::of(&[front("clusters-a", 1, "5d9b2b0e", &[])], &[route], std::slice::from_ref(&to));
+        assert_eq!(ways.names[0].to, (to.address, 6443));
+        assert_eq!(ways.nodes[0].to, (to.address, 6443));
+    }
 }
 
 #[test]
@@ -173,7 +191,7 @@ proptest! {
             let (plane, ..) = clusters.get(*who)?;
             Published::of(&serde_json::from_value(json!({"apiVersion": "route.openshift.io/v1", "kind": "Route",
                 "metadata": {"name": name, "namespace": plane},
-                "spec": {"host": host, "to": {"name": "kube-apiserver"}, "port": {"targetPort": 6443}}})).unwrap())
+                "spec": {"host": host, "to": {"name": "kube-apiserver"}}})).unwrap())
         }).collect();
         let targets: Vec<Target> =
             clusters.iter().map(|(plane, ..)| service(plane, "kube-apiserver", "10.96.0.1", 6443)).collect();

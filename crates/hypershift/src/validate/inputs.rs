@@ -5,6 +5,7 @@ use crate::inputs::{Found, Given, Input, Purpose, Sort};
 use crate::{naming, signing};
 use apis::conditions::{hosted_cluster as condition, reason};
 use apis::hypershift::HostedCluster;
+use control_plane::certificates::{AUTHORITIES, BUNDLES, FORWARDING};
 use jiff::Timestamp;
 use reconcile::chain;
 
@@ -190,8 +191,9 @@ fn reserved(input: &Input) -> Option<String> {
         input.purpose,
         Purpose::PullSecret | Purpose::SshKey | Purpose::TrustBundle | Purpose::SigningKey
     );
-    let authority = control_plane::certificates::AUTHORITIES.iter().any(|a| a.secret == input.target);
-    let bundle = control_plane::certificates::BUNDLES.iter().any(|b| b.config_map == input.target);
+    let mut authorities = AUTHORITIES.iter().chain(&FORWARDING);
+    let authority = authorities.any(|a| a.secret == input.target);
+    let bundle = BUNDLES.iter().any(|b| b.config_map == input.target);
     let taken = match input.sort {
         Sort::Secret => authority || OURS.contains(&input.target.as_str()),
         Sort::ConfigMap => bundle || OURS.contains(&input.target.as_str()),
