@@ -168,7 +168,7 @@ async fn begun(client: &Client, what: &Args, objects: &[Value]) -> anyhow::Resul
         Ok(Some(there)) if there.metadata.deletion_timestamp.is_some() => bail!(
             "HostedCluster {namespace}/{name} is being deleted: wait until it is gone (`zaffre explain hostedcluster {name} -n {namespace}` says what holds it), or choose another --name"
         ),
-        Ok(Some(there)) => match there.spec.shared.infra_id.unwrap_or_default() {
+        Ok(Some(there)) => match there.spec.infra_id.unwrap_or_default() {
             theirs if theirs == infra_id(objects) => Ok(true),
             theirs => bail!(
                 "HostedCluster {namespace}/{name} is there already, on infrastructure {theirs}: choose another --name, go on with it by --infra-id {theirs}, or `zaffre destroy cluster azure --namespace {namespace} --name {name}` first"
