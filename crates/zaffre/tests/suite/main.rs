@@ -6,6 +6,7 @@ mod azure;
 mod azure_clients;
 mod azure_trouble;
 mod cli;
+mod clusters;
 mod differential;
 mod docs;
 mod dump;
