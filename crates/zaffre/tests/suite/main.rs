@@ -7,6 +7,7 @@ mod azure_clients;
 mod azure_trouble;
 mod cli;
 mod clusters;
+mod destroy;
 mod differential;
 mod docs;
 mod dump;
