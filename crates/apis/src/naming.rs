@@ -5,6 +5,9 @@ use clock::Random;
 /// Letters and digits that cannot be mistaken for each other or form words.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// How many of them tell infraIDs of one name from each other.
+const RANDOM: usize = 5;
+
 /// The namespace of a cluster's control plane.
 pub fn control_plane_namespace(namespace: &str, name: &str) -> String {
     format!("{namespace}-{}", name.replace('.', "-"))
@@ -24,8 +27,15 @@ pub fn infra_id(cluster: &str, random: &Random) -> String {
     base.truncate(21);
     let base = base.trim_end_matches('-');
     let base = if base.is_empty() { "cluster" } else { base };
-    let suffix: String = (0..5).map(|_| char::from(ALPHABET[random.below(ALPHABET.len())])).collect();
+    let suffix: String = (0..RANDOM).map(|_| char::from(ALPHABET[random.below(ALPHABET.len())])).collect();
     format!("{base}-{suffix}")
+}
+
+/// Whether an infraID ends as those do that are made here and upstream: then it is part of nobody else's names.
+pub fn is_random(infra_id: &str) -> bool {
+    infra_id
+        .rsplit_once('-')
+        .is_some_and(|(_, end)| end.len() == RANDOM && end.bytes().all(|b| ALPHABET.contains(&b)))
 }
 
 /// A new clusterID.
@@ -75,6 +85,10 @@ mod tests {
                 id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
                 "{name}: {id}"
             );
+        }
+        assert!(is_random(&make("demo")) && is_random("demo-x2b4c"));
+        for word in ["demo", "prod-stage", "x2b4c", "demo-x2b4", "demo-x2b4c5", ""] {
+            assert!(!is_random(word), "{word}");
         }
         assert!(make("My.Cluster").starts_with("my-cluster-"));
         assert!(make("--").starts_with("cluster-"));

@@ -108,10 +108,17 @@ impl Destroy {
     /// What the cluster made in a group that stays: things named after its infra id.
     fn cluster_made(&self, found: &Found) -> bool {
         let name = found.id.name().to_lowercase();
-        let named = name.contains(&self.cluster.infra_id)
+        let named = has_word(&name, &self.cluster.infra_id)
             || name.starts_with(&format!("{}-azurecluster.", self.cluster.name));
         named && tag(&found.tags, TAG_BY).is_none()
     }
+}
+
+/// Whether a name has a word in it that ends where it does: `a-prod` and `prod_1` have `prod`, `product` does not.
+fn has_word(name: &str, word: &str) -> bool {
+    let edge = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
+    name.match_indices(word)
+        .any(|(at, _)| edge(name[..at].chars().next_back()) && edge(name[at + word.len()..].chars().next()))
 }
 
 /// Deletes a group, and forgets what is inside of it.
@@ -164,7 +171,7 @@ async fn infra(client: &Client, d: &Destroy, goal: &mut Goal, kept: &mut Vec<Kep
     for id in unmarked.iter().filter(|id| !groups.iter().any(|g| g.id == **id && d.ours(g))) {
         if client.arm::<ResourceGroups>().find(id).await.map_err(read(format!("group {id}")))?.is_some() {
             let why = if d.group.is_some() && *id == main {
-                "yours (--resource-group-name); what was made in it is deleted".to_owned()
+                "yours; what was made in it is deleted".to_owned()
             } else {
                 format!("has our name but not our mark (tag {TAG_INFRA}): az group delete -n {}", id.name())
             };
@@ -371,4 +378,26 @@ pub async fn destroy(
         _ => Vec::new(),
     };
     Ok(Destroyed { outcome, failed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_infra_id_is_not_a_part_of_a_word() {
+        for (name, expected) in [
+            ("demo-x2b4c", true),
+            ("own-demo-x2b4c", true),
+            ("demo-x2b4c_pool-as", true),
+            ("demo-x2b4c-internal", true),
+            ("demo-x2b4c1", false),
+            ("mydemo-x2b4c", false),
+            ("mydemo-x2b4c-demo-x2b4c", true),
+            ("demo", false),
+        ] {
+            assert_eq!(has_word(name, "demo-x2b4c"), expected, "{name}");
+        }
+        assert!(!has_word("database", "a"));
+    }
 }

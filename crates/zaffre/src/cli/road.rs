@@ -191,6 +191,9 @@ pub struct DestroyClusterArgs {
     #[arg(long, value_name = "REGION")]
     pub location: Option<String>,
     /// The group of yours that the infrastructure was made in; it is kept
+    ///
+    /// While there is a HostedCluster, it says so itself; name the group when it is gone, or when others may have its infra
+    /// id in their names.
     #[arg(long, value_name = "GROUP")]
     pub resource_group_name: Option<String>,
     /// Keep the cluster's main group, delete what the cluster has in it

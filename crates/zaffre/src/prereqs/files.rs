@@ -48,7 +48,7 @@ pub fn writable(path: &Path) -> anyhow::Result<()> {
 
 /// Writes all or nothing, readable by its owner only.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let say = || format!("cannot write {} (--output-file)", path.display());
+    let say = || format!("cannot write {}", path.display());
     // Files of this kind are made with mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(directory(path)).with_context(say)?;
     file.write_all(text.as_bytes()).with_context(say)?;

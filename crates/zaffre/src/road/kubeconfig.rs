@@ -3,7 +3,7 @@
 use super::reach;
 use crate::cli::road::KubeconfigArgs;
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use apis::hypershift::HostedCluster;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::{Api, Client};
@@ -80,6 +80,21 @@ async fn forwarded(client: &Client, hc: &HostedCluster, cluster: &mut Value) -> 
     Ok(())
 }
 
+/// A cluster and its user, as its own kubeconfig has them.
+async fn one(client: &Client, hc: &HostedCluster, forward: bool) -> anyhow::Result<Option<(Value, Value)>> {
+    let Some(text) = of(client, hc).await? else { return Ok(None) };
+    // What the parser says could quote a key.
+    let read = serde_saphyr::from_str::<Value>(&text).map_err(|_| anyhow!("its kubeconfig is not YAML"))?;
+    let (mut cluster, user) = (read["clusters"][0]["cluster"].clone(), read["users"][0]["user"].clone());
+    if !cluster.is_object() || !user.is_object() {
+        bail!("its kubeconfig names no cluster and user");
+    }
+    if forward && is_private(hc) {
+        forwarded(client, hc, &mut cluster).await?;
+    }
+    Ok(Some((cluster, user)))
+}
+
 pub async fn create(args: KubeconfigArgs) -> anyhow::Result<ExitCode> {
     let client = reach(&args.management).await?;
     let api: Api<HostedCluster> = Api::namespaced(client.clone(), &args.namespace);
@@ -103,21 +118,27 @@ pub async fn create(args: KubeconfigArgs) -> anyhow::Result<ExitCode> {
     }
     let mut all = json!({"apiVersion": "v1", "kind": "Config", "preferences": {}, "clusters": [], "contexts": [],
         "users": [], "current-context": ""});
+    let mut left_out = 0;
     for hc in api.list(&Default::default()).await.context("cannot list hosted clusters")?.items {
-        let Some(text) = of(&client, &hc).await? else { continue };
-        let mut one: Value = serde_saphyr::from_str(&text).context("a kubeconfig cannot be read")?;
-        if args.port_forward && is_private(&hc) {
-            forwarded(&client, &hc, &mut one["clusters"][0]["cluster"]).await?;
-        }
-        let name = format!("{}-{}", args.namespace, hc.metadata.name.unwrap_or_default());
+        let name = format!("{}-{}", args.namespace, hc.metadata.name.as_deref().unwrap_or_default());
+        let (cluster, its_user) = match one(&client, &hc, args.port_forward).await {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            // The others are of use without it.
+            Err(e) => {
+                output::note(&format!("left out {name}: {e:#}"));
+                left_out += 1;
+                continue;
+            }
+        };
         let user = format!("{name}-admin");
         let mut add = |list: &str, value: Value| {
             if let Some(l) = all[list].as_array_mut() {
                 l.push(value);
             }
         };
-        add("clusters", json!({"name": name, "cluster": one["clusters"][0]["cluster"]}));
-        add("users", json!({"name": user, "user": one["users"][0]["user"]}));
+        add("clusters", json!({"name": name, "cluster": cluster}));
+        add("users", json!({"name": user, "user": its_user}));
         add(
             "contexts",
             json!({"name": name, "context": {"cluster": name, "user": user, "namespace": "default"}}),
@@ -127,7 +148,8 @@ pub async fn create(args: KubeconfigArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if all["clusters"].as_array().is_none_or(Vec::is_empty) {
-        bail!("no cluster in namespace {} has a kubeconfig yet", args.namespace);
+        let why = if left_out > 0 { "that can be read" } else { "yet" };
+        bail!("no cluster in namespace {} has a kubeconfig {why}", args.namespace);
     }
     output::line(serde_saphyr::to_string(&all)?.trim_end());
     Ok(ExitCode::SUCCESS)

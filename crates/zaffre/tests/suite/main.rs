@@ -6,6 +6,8 @@ mod azure;
 mod azure_clients;
 mod azure_trouble;
 mod cli;
+mod clusters;
+mod destroy;
 mod differential;
 mod docs;
 mod dump;

@@ -23,12 +23,12 @@ const MOST: &str = "--managed-service ARO-HCP --enable-admin-rbac-generation --e
     --enable-validating-webhook --external-dns-provider azure --external-dns-credentials dns.json \
     --external-dns-domain-filter example.com";
 
-struct Desk<'a> {
-    dir: &'a Path,
+pub struct Desk<'a> {
+    pub dir: &'a Path,
 }
 
 impl Desk<'_> {
-    fn run(&self, line: &str) -> std::process::Output {
+    pub fn run(&self, line: &str) -> std::process::Output {
         let mut c = zaffre();
         c.current_dir(self.dir).args(line.split_whitespace()).env("KUBECONFIG", self.dir.join("kubeconfig"));
         c.output().unwrap()
@@ -42,7 +42,7 @@ impl Desk<'_> {
     }
 
     /// What was said, on both.
-    fn exits(&self, code: i32, line: &str) -> String {
+    pub fn exits(&self, code: i32, line: &str) -> String {
         let out = self.run(line);
         let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(code), "{line}: {said}");
@@ -307,11 +307,11 @@ async fn definitions_that_somebody_else_keeps_are_handed_over() {
 }
 
 /// Documents of YAML.
-fn documents(text: &str) -> Vec<Value> {
+pub fn documents(text: &str) -> Vec<Value> {
     text.split("\n---\n").map(|d| serde_saphyr::from_str(d).unwrap()).collect()
 }
 
-fn kinds(all: &[Value]) -> BTreeSet<&str> {
+pub fn kinds(all: &[Value]) -> BTreeSet<&str> {
     all.iter().filter_map(|o| o["kind"].as_str()).collect()
 }
 
@@ -456,7 +456,7 @@ pub fn inputs(dir: &Path) {
 }
 
 /// Nobody looks for this release, unless they have to.
-const CLUSTER: &str = "create cluster azure --name demo --infra-json infra.json --pull-secret pull.json --azure-creds creds.json \
+pub const CLUSTER: &str = "create cluster azure --name demo --infra-json infra.json --pull-secret pull.json --azure-creds creds.json \
     --release-image NOT/AN:IMAGE";
 
 #[test]
