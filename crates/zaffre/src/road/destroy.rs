@@ -36,6 +36,9 @@ pub async fn destroy(args: DestroyClusterArgs, dry: bool) -> anyhow::Result<Exit
         );
     };
     let azure = found.as_ref().and_then(|h| h.spec.shared.platform.azure.as_ref());
+    if let Some(azure) = azure {
+        same_subscription(&args.name, &azure.subscription_id, &prereqs::account_names(&args.account)?.0)?;
+    }
     let (group, said) = group(azure, &args.name, &infra_id, args.resource_group_name);
     said.iter().for_each(|line| output::note(line));
     let infra = cli::DestroyInfraArgs {
@@ -61,6 +64,16 @@ pub async fn destroy(args: DestroyClusterArgs, dry: bool) -> anyhow::Result<Exit
     }
     output::note(&format!("gone     {} (its identities stay: zaffre destroy iam azure)", args.name));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Elsewhere nothing of the cluster would be found, and it would be let go of as if nothing were left.
+fn same_subscription(name: &str, theirs: &str, ours: &str) -> anyhow::Result<()> {
+    if theirs.eq_ignore_ascii_case(ours) {
+        return Ok(());
+    }
+    bail!(
+        "HostedCluster {name} is in subscription {theirs}, and you ask in {ours}: give credentials for that one (--azure-creds, or AZURE_SUBSCRIPTION_ID)"
+    )
 }
 
 /// How long the cluster itself may take.
@@ -223,6 +236,13 @@ mod tests {
 
     fn azure(resource_group: &str, topology: Option<Topology>) -> AzurePlatform {
         AzurePlatform { resource_group: resource_group.to_owned(), topology, ..AzurePlatform::default() }
+    }
+
+    #[test]
+    fn a_cluster_is_looked_for_where_it_is() {
+        assert!(same_subscription("demo", "AB", "ab").is_ok());
+        let said = same_subscription("demo", "a", "b").unwrap_err().to_string();
+        assert!(said.contains("in subscription a, and you ask in b") && said.contains("--azure-creds"));
     }
 
     #[test]

@@ -140,6 +140,11 @@ fn plan_create_again_and_destroy() {
     };
     let mut cluster = hosted_cluster();
     cluster["spec"]["infraID"] = "demo-x2b4c".into();
+    answers(dir.path(), vec![(200, cluster.clone())]);
+    let elsewhere = desk.run(&planned);
+    let said = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(elsewhere.status.code() == Some(1) && said.contains("in subscription 0000"), "{said}");
+    cluster["spec"]["platform"]["azure"]["subscriptionID"] = creds["subscriptionId"].clone();
     let (code, said) = ends((200, cluster.clone()));
     assert!(code == Some(2) && said.contains("- HostedCluster clusters/demo"), "{code:?} {said}");
     // For programs too.
